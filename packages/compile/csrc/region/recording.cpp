@@ -76,6 +76,11 @@ struct Recording::Operands {
   int16_t values[kMostArguments];  // -1: not known yet
 };
 
+std::string Node::text() const {
+  const std::string name = host->op_info(op)->name;
+  return source.empty() ? name : name + " (" + source + ")";
+}
+
 int Recording::find(const RbTensor* t, Extent extent) const {
   for (int i = nvalues_ - 1; i >= 0; --i) {
     const Value& v = values_[i];

@@ -48,6 +48,9 @@ struct Node {
   int16_t result;
   Argument args[kMostArguments];
   std::string source;  // line of the program, where reports are on
+
+  /// The operator's name, and the line where it is known.
+  std::string text() const;
 };
 
 /// Nodes and values up to now. Not thread-safe: `Region` holds the lock.

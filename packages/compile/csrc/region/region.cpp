@@ -151,12 +151,7 @@ int32_t Region::run(const std::string& reason, const std::string& source) {
     line.microseconds = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
     lines_.push_back(std::move(line));
   }
-  std::string first;
-  if (rc != RB_OK) {
-    const Node& node = recording_.node(0);
-    first = std::string(host->op_info(node.op)->name) +
-            (node.source.empty() ? "" : " (" + node.source + ")");
-  }
+  const std::string first = rc == RB_OK ? "" : recording_.node(0).text();
   recording_.clear();
   pending_.store(false, std::memory_order_release);
   if (rc == RB_OK) return RB_OK;

@@ -103,20 +103,18 @@ bool run_tiles(const Recording& r, Plan& plan, const Tiles& tiles) {
 // ---- node by node, by ordinary calls
 
 // Memory of results, by value, for those that are not written where they belong.
-struct Elsewhere {
-  std::vector<Bytes> memory;
-};
+using Elsewhere = std::vector<Bytes>;
 
 void run_nodes(const Recording& r, Plan& plan, bool stored_too, Elsewhere& at) {
   const Tiles whole(r.numel(), r.cols(), r.numel());
   Shells shells(r, plan.places, 0);  // all results lie in memory
   whole.bind(r, plan, shells, 0);
-  at.memory.resize(r.values());
+  at.resize(r.values());
   for (const int16_t i : plan.nodes) {
     const int v = r.node(i).result;
     if (plan.places[v].kind == Place::kMemory && !stored_too) continue;
-    at.memory[v] = std::make_unique<rb::Scratch<char>>(r.value(v).bytes);
-    shells.shell(v)->data = at.memory[v]->data();
+    at[v] = std::make_unique<rb::Scratch<char>>(r.value(v).bytes);
+    shells.shell(v)->data = at[v]->data();
   }
   RbValue args[kMostArguments];
   for (const int16_t i : plan.nodes) {
@@ -146,21 +144,15 @@ class Before {
   std::vector<std::pair<Value, Bytes>> kept_;
 };
 
-std::string describe(const Node& node) {
-  std::string text = host->op_info(node.op)->name;
-  return node.source.empty() ? text : text + " (" + node.source + ")";
-}
-
 void compare(const Recording& r, const Plan& plan, const Elsewhere& expected) {
   for (const int16_t i : plan.nodes) {
     const Node& node = r.node(i);
     const Value& v = r.value(node.result);
-    if (!is_stored(v) || !std::memcmp(v.data, expected.memory[node.result]->data(), v.bytes))
-      continue;
+    if (!is_stored(v) || !std::memcmp(v.data, expected[node.result]->data(), v.bytes)) continue;
     rb::fail(RB_E_INTERNAL,
              "compile: the fused result of %s differs from that of an eager call (found by "
              "RABBET_COMPILE=check)",
-             describe(node).c_str());
+             node.text().c_str());
   }
 }
 
@@ -191,7 +183,7 @@ Ran run(const Recording& r) {
   }
   if (plan->overwrites && !before)
     rb::fail(RB_E_INTERNAL, "compile: a kernel of %s declined a call that it has taken before",
-             describe(r.node(plan->nodes[0])).c_str());
+             r.node(plan->nodes[0]).text().c_str());
   if (before) before->restore();
   plan->declines = ran.declined = true;
   ran.tiles = 0;

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _C
+from ._C import Tensor
 
 IsLeaf = Callable[[Any], bool] | None
 
@@ -459,6 +460,15 @@ def _build(leaves: Any, spec: TreeSpec) -> Any:
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """The leaves of a tree, in order; what `is_leaf` holds for is a leaf."""
     return tree_flatten(tree, is_leaf)[0]
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors of nested mappings, lists and tuples, in order; other containers are not searched."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:

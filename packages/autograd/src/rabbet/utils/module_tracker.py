@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-from collections.abc import Iterable
 from typing import Any, Self
 
 from rabbet import Tensor
+from rabbet._pytree import tensors_in
 from rabbet.autograd import _C as tape
 from rabbet.autograd import is_grad_enabled
 
@@ -47,16 +47,16 @@ class ModuleTracker:
     @property
     def parents(self) -> set[str]:
         """The names of the modules that run; "Global" is always one of them."""
-        run = tape.current_run()
-        inside = (name for name, (of, _) in list(self._backward.items()) if of == run > 0)
-        return {*self._forward, *inside}
+        return {*self._forward, *self._inside_backward()}
 
     @property
     def innermost(self) -> str:
         """The module that was entered last of those that run; "Global" outside of all. PyTorch's has no such attribute."""
+        return (self._inside_backward() or list(self._forward))[-1]
+
+    def _inside_backward(self) -> list[str]:
         run = tape.current_run()
-        inside = [name for name, (of, _) in list(self._backward.items()) if of == run > 0]
-        return (inside or list(self._forward))[-1]
+        return [name for name, (of, _) in list(self._backward.items()) if of == run > 0]
 
     @property
     def is_bw(self) -> bool:
@@ -126,7 +126,7 @@ class ModuleTracker:
             self._backward.pop(name, None)
 
     def _differentiable(self, values: Any) -> list[Tensor]:
-        return [x for x in _flat(values) if x.requires_grad] if is_grad_enabled() else []
+        return [x for x in tensors_in(values) if x.requires_grad] if is_grad_enabled() else []
 
     def _count_at_gradient(self, tensors: list[Tensor], wanted: int, name: str, more: int) -> None:
         """Count when a run of backward has the gradients of so many of the tensors.
@@ -148,11 +148,3 @@ class ModuleTracker:
             handle = x.register_hook(take)
             if x.is_leaf:  # other hooks end with their graph
                 self._handles.append(handle)
-
-
-def _flat(value: Any) -> Iterable[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [x for v in value for x in _flat(v)] if isinstance(value, (list, tuple)) else []

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "boundary/host_checks.h"
@@ -204,12 +205,9 @@ int32_t host_call(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* r
   int32_t& depth = thread_state().plugin_calls;
   if (__builtin_expect(depth >= kMaxNestedCalls, 0)) return refuse_nested(*impl(op));
   ++depth;
-  const auto run = [&] { return call(impl(op), args, nargs, rets, nrets, flags); };
-  const auto write = [&] {
-    const DestinationLayers layers(rets, nrets);
-    return run();
-  };
-  const int32_t rc = flags & RB_CALL_OUT ? write() : run();
+  std::optional<DestinationLayers> layers;
+  if (flags & RB_CALL_OUT) layers.emplace(rets, nrets);
+  const int32_t rc = call(impl(op), args, nargs, rets, nrets, flags);
   --depth;
   return rc;
 }

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._C import Tensor
+from .._pytree import tensors_in
 
 __all__ = ["LayerSummary", "Summary", "summary"]
 
@@ -92,14 +91,6 @@ class Summary:
     __repr__ = __str__
 
 
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return [t for v in value for t in _tensors(v)] if isinstance(value, (list, tuple)) else []
-
-
 def _nbytes(tensors: Any) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
 
@@ -146,7 +137,7 @@ def summary(model: Any, input: Any = None, **kwargs: Any) -> Summary:
 
     def note(module: Any, inputs: Any, output: Any) -> None:
         nonlocal total
-        tensors, layer = _tensors(output), layers[id(module)]
+        tensors, layer = tensors_in(output), layers[id(module)]
         layer.output_shapes = [tuple(t.shape) for t in tensors]
         layer.output_bytes = _nbytes(tensors)
         layer.calls += 1
@@ -160,4 +151,4 @@ def summary(model: Any, input: Any = None, **kwargs: Any) -> Summary:
             stack.callback(module.register_forward_hook(note).remove)
         with no_grad():
             model(*args, **kwargs)
-    return Summary(list(layers.values()), _nbytes(_tensors((args, kwargs))), total)
+    return Summary(list(layers.values()), _nbytes(tensors_in((args, kwargs))), total)
