@@ -80,7 +80,7 @@ def _segments() -> int:
 
 
 def measured(workers: list[int]) -> dict[str, int]:
-    """What the program and its workers hold now."""
+    """The resources that the program and its workers hold now."""
     gc.collect()
     return {
         "program kB": _status(os.getpid(), "RssAnon"),
@@ -116,7 +116,7 @@ def measurements(options: dict[str, Any], batches: int) -> Iterator[dict[str, in
 
 
 def grown(rows: list[dict[str, int]]) -> dict[str, tuple[float, float]]:
-    """What is larger in the last third of the measurements than in the first, by more than noise; without a warm-up."""
+    """The resources that grew by more than noise from the first third of the measurements to the last; the warm-up is left out."""
     rows = rows[len(rows) // 5 :]
     third = max(len(rows) // 3, 1)
     found = {}

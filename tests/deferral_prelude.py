@@ -1,4 +1,4 @@
-"""What the programs of test_deferral.py begin with: the plugin's functions, and errors as exceptions."""
+"""The prelude of the programs in test_deferral.py: the plugin's functions, with errors as exceptions."""
 
 import ctypes
 import os  # noqa: F401

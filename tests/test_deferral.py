@@ -1,4 +1,4 @@
-"""What core does for a layer that defers calls: it asks before it reads, and tells of memory, threads and kernels."""
+"""Core's services for a layer that defers calls: the read gate, and queries about memory, threads and kernels."""
 
 import pytest
 from plugin_wheels import process_with

@@ -46,7 +46,7 @@ def expected(edition: str, examples: int) -> tuple[dict[str, str], set[str]]:
 
 
 def differences(found: dict, known: dict[str, str], rare: set[str], is_part: bool) -> list[str]:
-    """What the outcomes of tests and the list of failures do not agree on.
+    """The disagreements between the outcomes of tests and the list of failures.
 
     Args:
         found: outcome and error of each test that ran.
@@ -67,7 +67,7 @@ def differences(found: dict, known: dict[str, str], rare: set[str], is_part: boo
 def outcomes(
     suite: Path, edition: str, examples: int, selected: str | None
 ) -> dict[str, list[str]]:
-    """What each test of the suite did, and its error."""
+    """The outcome of each test of the suite, and its error."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "outcomes", "-p", "seeded", "--tb=no"]
     options += [
         "-W",

@@ -1,4 +1,4 @@
-"""What elementwise kernels compute of an element does not depend on the elements around it."""
+"""Elementwise kernels compute each element independently of its neighbours."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What can go wrong around deferred calls: errors, threads, processes, memory that others see."""
+"""Faults around deferred calls: errors, threads, processes, shared memory."""
 
 import gc
 import os

@@ -36,8 +36,8 @@ struct Tangent {
     return m_tan(x);
   }
 };
-// What an element becomes does not depend on its neighbours: larger arguments are replaced one by
-// one. `r` may be `x`.
+// Each result depends on its own element only: arguments that are too large for the vector code are
+// recomputed one by one. `r` may be `x`.
 template <class T, class Function>
 __attribute__((noinline)) void trig_chunk(const T* x, T* r, int64_t n) {
   using V = Block<T>;

@@ -115,7 +115,7 @@ bool Recording::uses_memory_of(const RbTensor* t) const {
   });
 }
 
-// What can be said of the arguments alone.
+// The checks that look at the arguments alone.
 Recording::Outcome Recording::resolve(const RbValue* args, int32_t nargs, Operands& ops) const {
   for (int32_t i = 0; i < nargs; ++i) {
     switch (args[i].tag) {
@@ -139,7 +139,7 @@ Recording::Outcome Recording::resolve(const RbValue* args, int32_t nargs, Operan
   return Outcome::kRecorded;
 }
 
-// How the tensors lie to each other and to the recording.
+// How the tensors overlap with each other and with the recording.
 Recording::Outcome Recording::place(Operands& ops, const RbTensor* target) const {
   bool conflict = !is_empty() && numel_ != ops.shape.numel;
   bool any_full = false;
@@ -197,7 +197,7 @@ int16_t Recording::add_operand(RbTensor* t, Extent extent) {
 
 namespace {
 
-// Whether results may be written to `t`, which core would do without asking for more.
+// Whether core would write the result to `t` without resizing, casting or refusing.
 bool is_plain_target(const RbTensor* t, const Shape& shape, int32_t dtype) {
   if (!is_row_major(t) || t->dtype_id != dtype || t->ndim != shape.ndim || is_exposed(t))
     return false;

@@ -1,4 +1,4 @@
-// What a region has deferred: elementwise calls of one size, in program order.
+// The deferred calls of a region: elementwise, with results of one size, in program order.
 #pragma once
 #include <string>
 

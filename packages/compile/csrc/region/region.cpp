@@ -191,7 +191,7 @@ int32_t handle_call(void*, const RbCall* c, const RbValue* args, int32_t nargs, 
     if (nrets == 1 && (info.kind == RB_KIND_ELEMENTWISE || info.kind == RB_KIND_COMPOSITE) &&
         region.defer(*c, info, args, nargs, rets, &rc))
       return rc;
-    // Levels of transforms may have a say in random numbers of the parts.
+    // A transform level may change how the parts draw random numbers.
     if (!(c->flags & RB_CALL_OUT) && trace->is_composed(c->op, cpu) && rb::thread_get().depth == 0)
       return decompose(*c, args, nargs, rets, nrets);
   }

@@ -64,7 +64,7 @@ class Region {
   std::vector<Line> lines_;
 };
 
-/// The layer's handler of all calls.
+/// Handles every call that reaches the layer.
 int32_t handle_call(void* self, const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets);
 

@@ -1,4 +1,4 @@
-// What core says of the results of elementwise calls, remembered by kinds of arguments.
+// The result dtypes that core infers for elementwise calls, cached by the kinds of the arguments.
 #pragma once
 #include "region/recording.h"
 

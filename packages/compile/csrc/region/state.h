@@ -1,4 +1,4 @@
-// What all of the plugin shares: core's tables, the layer, and the settings.
+// State that the whole plugin shares: core's tables, the layer, and the settings.
 #pragma once
 #include <atomic>
 #include <cstdint>

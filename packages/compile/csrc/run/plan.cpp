@@ -70,7 +70,8 @@ Key key_of(const Recording& r, const std::vector<bool>& needed) {
       const Node::Argument& arg = node.args[a];
       key.push_back(arg.value >= 0 ? static_cast<uint64_t>(arg.value)
                                    : uint64_t{1} << 32 | arg.literal.tag);
-      // The way through a formula, and whether its kernel declines, may depend on its numbers.
+      // The branches that a formula takes, and whether its kernel declines, may depend on its
+      // numbers.
       if (arg.value < 0 && node.kernel.all)
         key.push_back(arg.literal.tag == RB_NONE ? 0 : arg.literal.v.u);
     }

@@ -34,7 +34,7 @@ class Shells {
   char* scratch_ = nullptr;
 };
 
-/// What recordings of the same structure have in common. Sizes are no part of it.
+/// The execution plan that recordings of the same structure share. It does not depend on sizes.
 class Plan {
  public:
   explicit Plan(const Recording& r, const std::vector<bool>& needed);
@@ -60,7 +60,7 @@ class Plan {
 /// The plan of a recording, out of the cache or new. The cache is bounded. Null: nothing has to
 /// run.
 std::shared_ptr<Plan> plan_of(const Recording& r);
-/// How many plans there are; `forget_plans` drops them.
+/// The number of cached plans; `forget_plans` drops them.
 int64_t plan_count();
 void forget_plans();
 

@@ -125,7 +125,7 @@ void run_nodes(const Recording& r, Plan& plan, bool stored_too, Elsewhere& at) {
   }
 }
 
-// What the memory holds that the run overwrites.
+// A copy of the memory that the run overwrites.
 class Before {
  public:
   Before(const Recording& r, const Plan& plan) {

@@ -4,7 +4,7 @@
 
 namespace compile {
 
-/// What a run did, for reports.
+/// Statistics of one run, for reports.
 struct Ran {
   int nodes = 0, stored = 0;
   int64_t tiles = 0;  // 0: node by node

@@ -16,15 +16,15 @@ class Flush:
     """Deferred calls that ran together."""
 
     reason: str
-    """What made them run: an operator that reads or writes their memory, a read such as "item()", or the region's end."""
+    """The event that ran them: an operator that reads or writes their memory, a read such as "item()", or the region's end."""
     source: str
     """The line of the program that did that, or ""."""
     ops: list[str]
     """The operators that were deferred, in their order."""
     run: int
-    """How many of them ran: results that nobody wants are not computed."""
+    """The number that ran: unused results are not computed."""
     stored: int
-    """How many results were written to memory."""
+    """The number of results that were written to memory."""
     numel: int
     """Elements of each result."""
     tiles: int
@@ -36,7 +36,7 @@ class Flush:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What a call of a function did in a region."""
+    """A report of one call of a function in a region."""
 
     result: Any
     flushes: list[Flush]

@@ -13,7 +13,7 @@ _MODES = ("on", "off", "check")
 
 
 def mode() -> str:
-    """What `RABBET_COMPILE` says: "on", "off" or "check".
+    """The value of `RABBET_COMPILE`: "on", "off" or "check".
 
     Raises:
         ValueError: if it says something else.
@@ -57,7 +57,7 @@ def settings() -> dict[str, int]:
 
 
 def totals() -> dict[str, int]:
-    """What regions have done since the last `reset`, in all threads.
+    """Counters of all regions since the last `reset`, in all threads.
 
     The keys: `recorded`, the calls that were deferred; `flushes`, how often deferred calls ran; `tiled`, the flushes
     that ran fused; `unstored`, the results that never were in memory; `dropped`, the deferred calls whose results

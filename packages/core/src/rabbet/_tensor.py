@@ -370,7 +370,7 @@ def polygamma_(self: Tensor, n: int) -> Tensor:
 
 
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
-    """What `load_state_dict` swaps a parameter or buffer for, if it swaps: a detached tensor of `other`'s values.
+    """The tensor that `load_state_dict` swaps in when it swaps: detached, with `other`'s values.
 
     Args:
         other: the entry of the state dict.

@@ -117,7 +117,7 @@ _stance = "default"  # what rabbet_compile asks at each call of a compiled funct
 
 
 class set_stance:
-    """How the compiler treats what follows; as a call, a context and a decorator.
+    """Set how the compiler treats later calls; a function, a context manager and a decorator.
 
     With "force_eager", functions that were compiled run eagerly. All other stances are "default" here, where nothing
     is ever compiled anew.

@@ -34,18 +34,18 @@ STAT_EVENT = (
 )
 
 data_value_t = str | float | int | bool
-"""What the data of an event may hold."""
+"""Types that the data of an event may have."""
 
 
 class Aggregation(enum.Enum):
-    """What a Stat computes of the values that are added within a window."""
+    """Aggregations that a Stat computes over the values of a window."""
 
     VALUE = 0
     """The value that was added last."""
     MEAN = 2
     """The arithmetic mean."""
     COUNT = 3
-    """How many values were added."""
+    """The number of values that were added."""
     SUM = 4
     """The sum."""
     MAX = 5
@@ -113,7 +113,7 @@ class Event:
 
 
 class EventHandlerHandle:
-    """What `register_event_handler` returns, for `unregister_event_handler`; it cannot be made directly."""
+    """The handle that `register_event_handler` returns and `unregister_event_handler` takes; it has no public constructor."""
 
     _callback: Callable[[Event], Any]
 
@@ -270,7 +270,7 @@ class Stat:
 
     @property
     def count(self) -> int:
-        """How many values the current window has; 0 once it is logged."""
+        """The number of values in the current window; 0 once it is logged."""
         return self._current.count
 
     def add(self, v: float) -> None:

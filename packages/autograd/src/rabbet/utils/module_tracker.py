@@ -21,7 +21,7 @@ class ModuleTracker:
     """Context manager that knows which modules run, so that tools can attribute what they measure.
 
     The names of submodules are their keys in the hierarchy behind the class of its root, such as "Net.layers.0". A module
-    runs from the begin of its forward to the end, and in backward from the first gradient of its outputs to the last one of
+    runs from the start of its forward to the end, and in backward from the first gradient of its outputs to the last one of
     its inputs. A module of whose inputs one gets no gradient runs until the end of that backward.
 
     Example:

@@ -7,7 +7,7 @@
 
 namespace rabbet {
 
-/// What a layer has registered with RbTrace.defer.
+/// The table that a layer has registered with RbTrace.defer.
 struct Deferral {
   uint64_t layer;  // its key
   RbDeferral table;

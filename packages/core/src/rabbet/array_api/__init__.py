@@ -181,7 +181,7 @@ pi = 3.141592653589793
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """What the namespace can do: capabilities, devices, dtypes."""
+    """The inspection object: capabilities, devices, dtypes."""
     return NamespaceInfo()
 
 

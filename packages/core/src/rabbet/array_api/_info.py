@@ -1,4 +1,4 @@
-"""What the namespace can do: the standard's inspection functions."""
+"""The standard's inspection functions: capabilities, devices, dtypes."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def _checked(function: str, device: Device) -> None:
 
 
 class NamespaceInfo:
-    """What `__array_namespace_info__` returns.
+    """The result of `__array_namespace_info__`.
 
     Example:
         >>> x.__array_namespace__().__array_namespace_info__().default_dtypes()["integral"]

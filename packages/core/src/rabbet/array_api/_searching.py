@@ -57,7 +57,7 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 
 def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """How many elements along `axis`, or of all, are not zero; int64.
+    """The number of elements that are not zero, along `axis` or in all; int64.
 
     Raises:
         IndexError: if there is no such axis.
@@ -139,7 +139,7 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` finds."""
+    """The result of `unique_all`."""
 
     values: Tensor
     indices: Tensor
@@ -148,14 +148,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` finds."""
+    """The result of `unique_counts`."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` finds."""
+    """The result of `unique_inverse`."""
 
     values: Tensor
     inverse_indices: Tensor

@@ -20,35 +20,35 @@ __all__ = [
 
 
 class EigResult(NamedTuple):
-    """What `eig` finds."""
+    """The result of `eig`."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class EighResult(NamedTuple):
-    """What `eigh` finds."""
+    """The result of `eigh`."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class QRResult(NamedTuple):
-    """What `qr` finds."""
+    """The result of `qr`."""
 
     Q: Tensor
     R: Tensor
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` finds."""
+    """The result of `slogdet`."""
 
     sign: Tensor
     logabsdet: Tensor
 
 
 class SVDResult(NamedTuple):
-    """What `svd` finds."""
+    """The result of `svd`."""
 
     U: Tensor
     S: Tensor

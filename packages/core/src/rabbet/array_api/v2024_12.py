@@ -19,7 +19,7 @@ __array_api_version__ = "2024.12"
 
 
 class NamespaceInfo(_LatestInfo):
-    """What `__array_namespace_info__` returns."""
+    """The result of `__array_namespace_info__`."""
 
     def devices(self) -> list[rabbet.device]:  # type: ignore[override]
         """The CPU, and the devices of the backends that are loaded."""
@@ -27,7 +27,7 @@ class NamespaceInfo(_LatestInfo):
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """What the namespace can do: capabilities, devices, dtypes."""
+    """The inspection object: capabilities, devices, dtypes."""
     return NamespaceInfo()
 
 

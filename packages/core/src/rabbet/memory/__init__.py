@@ -1,4 +1,4 @@
-"""What lies in memory: snapshots, what keeps tensors alive, leaks, and the memory of a model's layers.
+"""Inspection of memory: snapshots, references that keep tensors alive, leaks, and the memory of a model's layers.
 
     with memory.record():                        # note the lines that allocate
         step()

@@ -1,4 +1,4 @@
-"""What keeps objects alive: paths from variables of the program to them."""
+"""Find the references that keep objects alive, as paths from the program's variables."""
 
 from __future__ import annotations
 

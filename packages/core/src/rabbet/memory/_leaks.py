@@ -11,7 +11,7 @@ __all__ = ["LeakFinder", "LeakReport"]
 
 
 class LeakReport:
-    """What is new between two points of a program; `print` it.
+    """The storages that are new between two points of a program; `print` it.
 
     Attributes:
         storages: the new ones that are still there, largest first.
@@ -61,7 +61,7 @@ class LeakReport:
 class LeakFinder:
     """Compares two points of a program: what lies in memory at the second one and did not at the first.
 
-    As a context manager the points are its begin and its end. Cycles are collected first, so that they do not count.
+    As a context manager it compares its start with its end. It collects cycles first, so that they are not reported.
 
     Example:
         >>> with memory.LeakFinder() as finder:
@@ -91,7 +91,7 @@ class LeakFinder:
         self._after = snapshot()
 
     def report(self) -> LeakReport:
-        """What is new at the second point, or now.
+        """The storages that are new at the second point, or now.
 
         Raises:
             RuntimeError: before `start`.

@@ -31,7 +31,7 @@ _serial = 0
 
 
 def origin_of(device: str, address: int) -> Origin | None:
-    """What was recorded of the memory at an address."""
+    """The record of an allocation at an address."""
     return _origins.get((device, address))
 
 

@@ -66,7 +66,7 @@ class LiveStorage:
         return [t for ref in self._refs if (t := ref()) is not None]
 
     def holders(self, limit: int = 3) -> list[str]:
-        """What keeps its tensors alive, as of `memory.holders`."""
+        """The references that keep its tensors alive, as `memory.holders` gives them."""
         return holders_of([self], limit)[0]
 
     def _is(self, earlier: LiveStorage) -> bool:
@@ -84,7 +84,7 @@ class LiveStorage:
 
 
 class Snapshot:
-    """What lies in memory at one point of a program; `print` it.
+    """The live storages at one point of a program; `print` it.
 
     It holds no tensors.
 
@@ -204,7 +204,7 @@ def _storages(wanted: Any) -> list[LiveStorage]:
 
 
 def holders_of(storages: list[LiveStorage], limit: int) -> list[list[str]]:
-    """What keeps each of the storages alive; one search for all of them."""
+    """The references that keep each of the storages alive, from one search for all of them."""
     tensors = [storage.alive() for storage in storages]
     paths = iter(paths_to([t for group in tensors for t in group], limit, tensors))
     found = []
@@ -217,7 +217,7 @@ def holders_of(storages: list[LiveStorage], limit: int) -> list[list[str]]:
 
 
 def holders(tensor: Any, limit: int = 3) -> list[str]:
-    """What keeps an object alive: paths from variables, modules and tracebacks to it.
+    """The references that keep an object alive: paths from variables, modules and tracebacks to it.
 
     Args:
         tensor: a tensor, or any other object.

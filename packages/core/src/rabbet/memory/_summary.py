@@ -40,7 +40,7 @@ class LayerSummary:
 
 
 class Summary:
-    """What `summary` found; `print` it.
+    """The result of `summary`; `print` it.
 
     Attributes:
         layers: the modules in the order of the model, the model itself first.

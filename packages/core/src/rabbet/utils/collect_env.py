@@ -1,4 +1,4 @@
-"""What stands in a report of a problem: versions, devices, the machine. `python -m rabbet doctor` says more of plugins.
+"""Collect the facts that a bug report needs: versions, devices, the machine. `python -m rabbet doctor` reports more on plugins.
 
 The names and the fields are those of `torch.utils.collect_env`, with lines for rabbet's own parts at the end. Each function
 that asks other programs takes `run_lambda`, which runs a command as `run` does; what cannot be found out is None.
@@ -65,7 +65,7 @@ def run(command: str | list[str]) -> tuple[int, str, str]:
 
 
 def run_and_read_all(run_lambda: _Run, command: str | list[str]) -> str | None:
-    """What the command writes; None if it fails."""
+    """The output of the command; None if it fails."""
     code, out, _ = run_lambda(command)
     return None if code else out
 
@@ -153,7 +153,7 @@ def get_libc_version() -> str:
 
 
 def get_cpu_info(run_lambda: _Run) -> str | None:
-    """What the system says of its processors: lscpu on Linux, sysctl on macOS, CIM on Windows."""
+    """The system's description of its processors: from lscpu on Linux, sysctl on macOS, CIM on Windows."""
     system = get_platform()
     if system == "linux":
         return run_and_read_all(run_lambda, "lscpu")
@@ -241,7 +241,7 @@ def _is_wanted(name: str, patterns: Iterable[str]) -> bool:
 def get_pip_packages(
     run_lambda: _Run, patterns: Iterable[str] | None = None
 ) -> tuple[str, str | None]:
-    """How pip is called, and the installed packages whose names hold one of the patterns, as "name==version" lines.
+    """The command that runs pip, and the installed packages whose names hold one of the patterns, as "name==version" lines.
 
     The packages are those of the running Python; pip itself need not be installed.
     """

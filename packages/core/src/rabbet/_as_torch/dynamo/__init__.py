@@ -32,7 +32,7 @@ def graph_break(msg: str = "") -> None:
 
 
 def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
-    """What a region makes of a call of `f`, as `rabbet_compile.explain` tells it.
+    """Explain how a region runs a call of `f`; the same as `rabbet_compile.explain`.
 
     Raises:
         ImportError: without the wheel rabbet-compile.

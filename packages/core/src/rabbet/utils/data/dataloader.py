@@ -332,7 +332,7 @@ class DataLoader(Generic[T_co]):
         self._resumed = dict(state)
 
     def stats(self) -> LoaderStats:
-        """What the latest pass took so far: how long the loop waited for batches, and what the workers spent time on.
+        """Statistics of the latest pass so far: how long the loop waited for batches, and where the workers spent their time.
 
         It counts the batches that the loop has received. `str()` of the result is a table. Before the first pass all
         values are 0.

@@ -106,7 +106,7 @@ def _sent_as(error: ExceptionWrapper) -> ExceptionWrapper:
 
 
 def _with_write(took: Took) -> Took:
-    """What a batch took that was put into its slot since it was collated."""
+    """The cost of a batch that was written to its slot after it was collated."""
     now = time.perf_counter_ns()
     *counted, _, finished = took
     return (*counted, now - finished, now)  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""What a pass of a data loader took: counters that cost a few microseconds per batch."""
+"""Statistics of a pass of a data loader: counters that cost a few microseconds per batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAVES = {int, float, bool, complex, str, bytes, type(None)}
 _FREE = 0.05  # share of the loop's time below which workers are not worth their start
 
 
-# What one batch took: samples, bytes, nanoseconds to read, collate and write it, and when it was finished. All
+# The cost of one batch: samples, bytes, nanoseconds to read, collate and write it, and when it was finished. All
 # processes share the clock.
 Took = tuple[int, int, int, int, int, int]
 NOTHING: Took = (0, 0, 0, 0, 0, 0)
@@ -49,7 +49,7 @@ def _nbytes(batch: Any) -> int:
 
 @dataclass(frozen=True)
 class WorkerStats:
-    """What a worker made of the batches that the loop has received.
+    """One worker's share of the batches that the loop has received.
 
     Attributes:
         batches, samples: how many.
@@ -74,7 +74,7 @@ class WorkerStats:
 
 @dataclass(frozen=True)
 class LoaderStats(WorkerStats):
-    """What a pass of a DataLoader took; sums over all workers, and each worker.
+    """Statistics of a pass of a DataLoader: sums over all workers, and each worker.
 
     Attributes:
         wait: seconds that the loop spent in `next()`.
