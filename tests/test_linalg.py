@@ -206,6 +206,29 @@ def test_exponentials(scale, dtype):
     assert rabbet.matrix_exp(A.real.half()).dtype == rabbet.float16
 
 
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("dtype", [rabbet.float64, rabbet.complex128])
+def test_gradients_of_cholesky_factors_are_those_of_the_whole_matrix(dtype, upper):
+    """As in PyTorch: every element of the factor has the gradient of solve(L @ L.mH, B), in the empty triangle too."""
+    factor = linalg.cholesky(spd(draw(3, 3, dtype=dtype)), upper=upper)
+    B = draw(2, 3, 2, dtype=dtype, seed=1)
+
+    def product(x):
+        return x.mH @ x if upper else x @ x.mH
+
+    pairs = [
+        (lambda x: rabbet.cholesky_solve(B, x, upper), lambda x: linalg.solve(product(x), B)),
+        (lambda x: rabbet.cholesky_inverse(x, upper), lambda x: linalg.inv(product(x))),
+    ]
+    for ours, whole in pairs:
+        got, wanted = (rabbet.func.vjp(f, factor) for f in (ours, whole))
+        direction = draw(*got[0].shape, dtype=dtype, seed=2)
+        close(got[1](direction)[0], wanted[1](direction)[0], 10)
+        tangent = draw(3, 3, dtype=dtype, seed=3)
+        got, wanted = (rabbet.func.jvp(f, (factor,), (tangent,))[1] for f in (ours, whole))
+        close(got, wanted, 10)
+
+
 def test_low_rank():
     A = draw(2, 8, 3) @ draw(2, 3, 6, seed=1)
     U, S, V = rabbet.svd_lowrank(A, 4)

@@ -266,3 +266,9 @@ def test_a_block_without_fake_tensors_changes_nothing():
     with module_of("_subclasses.fake_tensor").unset_fake_temporarily() as mode:
         assert mode is None and rabbet.ones(2).sum().item() == 2
     assert module_of("_guards").active_fake_mode() is None
+
+
+def test_cdata_tells_tensors_apart():
+    x = rabbet.ones(2)
+    view = x.detach()
+    assert x._cdata == x._cdata and isinstance(x._cdata, int) and x._cdata != view._cdata
