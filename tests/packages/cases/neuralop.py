@@ -1,9 +1,9 @@
 """Neural operators, whose layers multiply in the frequency domain."""
 
 import torch
-from models import DTYPE, array, filled, several
+from models import DTYPE, array, several
 from neuralop.losses import H1Loss, LpLoss
-from neuralop.models import FNO, UNO
+from neuralop.models import FNO
 
 
 def operator(make, *shape):

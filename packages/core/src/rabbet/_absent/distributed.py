@@ -2,6 +2,7 @@
 
 import datetime
 import enum
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -28,9 +29,10 @@ def _requires_rpc(function: Callable[..., Any]) -> Callable[..., Any]:
 TABLE: dict[str, Absent] = {
     "distributed": Absent(
         _REASON,
-        functions="_rank_not_in_group breakpoint",
+        functions="_rank_not_in_group breakpoint set_debug_level set_debug_level_from_env",
         answers={"is_available": False},
-        classes="FileStore HashStore TCPStore",
+        classes="FileStore GradBucket HashStore Logger Reducer TCPStore",
+        enums={"BuiltinCommHookType": "ALLREDUCE FP16_COMPRESS"},
         errors={
             "DistBackendError": RuntimeError,
             "DistError": RuntimeError,
@@ -43,6 +45,7 @@ TABLE: dict[str, Absent] = {
             "distributed.distributed_c10d": "*",
             "distributed.rendezvous": "register_rendezvous_handler rendezvous",
         },
+        others={"log": logging.getLogger("rabbet.distributed"), "timedelta": datetime.timedelta},
     ),
     "distributed._composable": Absent(
         _REASON,
@@ -161,9 +164,17 @@ TABLE: dict[str, Absent] = {
     "distributed.checkpoint": Absent(
         _REASON,
         imports={
+            "distributed.checkpoint.api": "CheckpointException",
+            "distributed.checkpoint.default_planner": "DefaultLoadPlanner DefaultSavePlanner",
             "distributed.checkpoint.filesystem": "FileSystemReader FileSystemWriter",
+            "distributed.checkpoint.hf_storage": "HuggingFaceStorageReader HuggingFaceStorageWriter "
+            "QuantizedHuggingFaceStorageReader",
+            "distributed.checkpoint.metadata": "BytesStorageMetadata ChunkStorageMetadata Metadata TensorStorageMetadata",
+            "distributed.checkpoint.optimizer": "load_sharded_optimizer_state_dict",
+            "distributed.checkpoint.planner": "LoadPlan LoadPlanner ReadItem SavePlan SavePlanner WriteItem",
             "distributed.checkpoint.state_dict_loader": "load load_state_dict",
-            "distributed.checkpoint.state_dict_saver": "save save_state_dict",
+            "distributed.checkpoint.state_dict_saver": "async_save save save_state_dict",
+            "distributed.checkpoint.storage": "StorageReader StorageWriter",
         },
     ),
     "distributed.checkpoint._consolidate_hf_safetensors": Absent(
@@ -202,7 +213,7 @@ TABLE: dict[str, Absent] = {
     ),
     "distributed.checkpoint.hf_storage": Absent(
         _REASON,
-        classes="HuggingFaceStorageReader HuggingFaceStorageWriter",
+        classes="HuggingFaceStorageReader HuggingFaceStorageWriter QuantizedHuggingFaceStorageReader",
     ),
     "distributed.checkpoint.metadata": Absent(
         _REASON,

@@ -67,10 +67,18 @@ TABLE: dict[str, Absent] = {
     ),
     "ao.ns": Absent(_REASON),
     "ao.ns.fx": Absent(_REASON),
-    "ao.pruning": Absent(_REASON),
+    "ao.pruning": Absent(
+        _REASON,
+        functions="fqn_to_module get_arg_info_from_tensor_fqn get_dynamic_sparse_quantized_mapping "
+        "get_static_sparse_quantized_mapping module_to_fqn",
+        classes="BaseScheduler BaseSparsifier CubicSL FakeSparsity LambdaSL NearlyDiagonalSparsifier WeightNormSparsifier",
+    ),
     "ao.quantization": Absent(
         _REASON,
-        functions="convert_dynamic_jit convert_jit default_eval_fn fuse_conv_bn fuse_conv_bn_jit "
+        functions="default_affine_fixed_qparams_fake_quant default_affine_fixed_qparams_observer default_debug_observer "
+        "default_fixed_qparams_range_neg1to1_fake_quant default_fixed_qparams_range_neg1to1_observer "
+        "default_placeholder_observer default_reuse_input_observer get_combined_dict "
+        "convert_dynamic_jit convert_jit default_eval_fn fuse_conv_bn fuse_conv_bn_jit "
         "fuse_conv_bn_relu fuse_convtranspose_bn fuse_linear_bn "
         "get_default_compare_output_module_list get_default_dynamic_quant_module_mappings "
         "get_default_dynamic_sparse_quant_module_mappings "

@@ -12,11 +12,12 @@ from typing import Any, Final, TypeVar
 
 from .. import _C
 from .._settings import warn_once
+from ..futures import Future
 
 __all__ = [
-    "Attribute", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export",
+    "Attribute", "CompilationUnit", "Error", "Final", "Future", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "enable_onednn_fusion", "export", "export_opnames",
     "freeze", "fork", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
-    "optimize_for_inference", "optimized_execution", "save", "script", "script_if_tracing", "script_method", "trace",
+    "optimize_for_inference", "optimized_execution", "save", "script", "script_if_tracing", "script_method", "onednn_fusion_enabled", "set_fusion_strategy", "strict_fusion", "trace",
     "trace_module", "unused", "wait",
 ]  # fmt: skip
 
@@ -47,6 +48,10 @@ class ScriptModule(ScriptFunction):
     """The class of scripted modules: no object is one."""
 
 
+class CompilationUnit(ScriptFunction):
+    """The class of scripted source texts: no object is one."""
+
+
 class RecursiveScriptModule(ScriptModule):
     """The class of modules that were scripted with their parts: no object is one."""
 
@@ -66,6 +71,7 @@ save, load = _refusing("save"), _refusing("load")
 _get_trace_graph = _refusing("_get_trace_graph")
 freeze, optimize_for_inference = _refusing("freeze"), _refusing("optimize_for_inference")
 fork, wait = _refusing("fork"), _refusing("wait")
+export_opnames = _refusing("export_opnames")
 
 
 def script(obj: _T, *args: Any, **kwargs: Any) -> _T:
@@ -111,6 +117,45 @@ def _overload(fn: _T) -> _T:
 
 
 _overload_method = _overload
+
+
+class strict_fusion:
+    """A block whose scripted code must be fused as one: eager code runs as it does elsewhere."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+_onednn_fusion = False
+_fusion_strategy: list[tuple[str, int]] = [("STATIC", 2), ("DYNAMIC", 10)]
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Set whether scripted code uses oneDNN's fusion; there is no scripted code."""
+    global _onednn_fusion
+    _onednn_fusion = bool(enabled)
+
+
+def onednn_fusion_enabled() -> bool:
+    """What `enable_onednn_fusion` has set."""
+    return _onednn_fusion
+
+
+def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Set how often scripted code specialises on shapes; returns what was set before. There is no scripted code.
+
+    Raises:
+        ValueError: if a kind is neither "STATIC" nor "DYNAMIC".
+    """
+    global _fusion_strategy
+    for kind, _ in strategy:
+        if kind not in ("STATIC", "DYNAMIC"):
+            raise ValueError(f"set_fusion_strategy: expected 'STATIC' or 'DYNAMIC', got {kind!r}")
+    before, _fusion_strategy = _fusion_strategy, list(strategy)
+    return before
 
 
 class TracerWarning(Warning):

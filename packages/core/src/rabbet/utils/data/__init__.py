@@ -3,7 +3,7 @@
 from ._utils.collate import default_collate, default_convert
 from ._utils.stats import LoaderStats, WorkerStats
 from ._utils.worker import WorkerInfo, get_worker_info
-from .dataloader import DataLoader
+from .dataloader import DataLoader, _DatasetKind  # noqa: F401
 from .dataset import (
     ChainDataset,
     ConcatDataset,
