@@ -41,6 +41,25 @@ def test_signs_are_copied_from_zeros_too():
     assert rabbet.copysign(rabbet.tensor([1, 2]), -1).dtype is rabbet.float32
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_copysign_takes_the_sign_bit_of_nan(dtype):
+    """As PyTorch: also into the sign bit of a NaN, and the gradient is that of the result's sign."""
+    minus_nan = np.copysign(np.nan, -1.0)
+    signs = rabbet.tensor(np.array([minus_nan, np.nan, minus_nan, -0.0, minus_nan, minus_nan])).to(
+        getattr(rabbet, dtype)
+    )
+    sizes = rabbet.tensor(
+        [1.5, -2.0, 0.0, np.nan, -np.inf, -3.0], dtype=getattr(rabbet, dtype), requires_grad=True
+    )
+    for order in (slice(None), slice(None, None, 2)):  # without gaps, and with them
+        got = rabbet.copysign(sizes[order], signs[order])
+        assert got.signbit().tolist() == [True, False, True, True, True, True][order]
+        assert got.isnan().tolist() == sizes[order].isnan().tolist()
+    (gradient,) = rabbet.autograd.grad(rabbet.copysign(sizes, signs).sum(), sizes)
+    assert gradient[:3].tolist() == [-1, -1, 0] and gradient[3:5].isnan().all() and gradient[5] == 1
+    assert rabbet.copysign(sizes.detach(), minus_nan).signbit().all()
+
+
 def test_beta_of_zero_does_not_read_the_input():
     bad, m, v = rabbet.full((3,), nan), rabbet.ones(3, 2), rabbet.ones(2)
     assert rabbet.addmv(bad, m, v, beta=0).tolist() == [2, 2, 2]

@@ -67,6 +67,7 @@ const Body kBodies[] = {
     {"fmod", 2, kAll, "trunc_rest(a, b)"},
     {"pow", 2, kAll, "power(a, b)"},
     {"atan2", 2, kFloat, "atan2(a, b)"},
+    {"copysign", 2, kFloat, "copysign(a, b)"},
     {"maximum", 2, kAll, "a > b || IS_NAN(a) ? a : b"},
     {"minimum", 2, kAll, "a < b || IS_NAN(a) ? a : b"},
     {"relu_vjp", 2, kReal, "b <= 0 ? 0 : a"},

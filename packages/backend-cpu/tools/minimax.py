@@ -1,4 +1,4 @@
-"""Coefficients of vecmath_angles.h: minimax polynomials by the Remez exchange, rounded one by one.
+"""Coefficients of vecmath_angles.h and of erf in vecmath.h: minimax polynomials by the Remez exchange, rounded one by one.
 
     python minimax.py [NAME ...]
 
@@ -105,6 +105,14 @@ FITS: dict[str, tuple[Function, Function, Any, Any, int, bool]] = {
     "sinh64": (*odd(mp.sinh), LOW, HALF_LOG2, 5, False),
     "cosh32": (*COSH, LOW, HALF_LOG2, 1, True),
     "cosh64": (*COSH, LOW, HALF_LOG2, 4, False),
+    "erf32": (
+        lambda z: series(mp.erf, z) - 1,
+        lambda z: 1 / series(mp.erf, z),
+        LOW,
+        mpf("0.25"),
+        4,
+        True,
+    ),
 }
 
 if __name__ == "__main__":

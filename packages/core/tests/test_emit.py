@@ -26,7 +26,7 @@ P1(acos, acos(a)) P1(atan, atan(a)) P1(sinh, sinh(a)) P1(cosh, cosh(a)) P1(tanh,
 P1(erfc, erfc(a)) P1(floor, floor(a)) P1(ceil, ceil(a)) P1(trunc, trunc(a)) P1(round, rint(a))
 P1(relu, a < 0 ? 0 : a) P2(relu_vjp, b <= 0 ? 0 : a)
 P2(add, a + b) P2(sub, a - b) P2(mul, a * b) P2(div, a / b) P2(div_floor, floor(a / b)) P2(div_trunc, trunc(a / b))
-P2(remainder, a - b * floor(a / b)) P2(fmod, fmod(a, b)) P2(pow, pow(a, b)) P2(atan2, atan2(a, b))
+P2(remainder, a - b * floor(a / b)) P2(fmod, fmod(a, b)) P2(pow, pow(a, b)) P2(atan2, atan2(a, b)) P2(copysign, copysign(a, b))
 P2(maximum, a > b ? a : b) P2(minimum, a < b ? a : b)
 static T rb_clamp(T a, T b, T c) { return a < b ? b : a > c ? c : a; }
 T1(isnan, isnan(a)) T1(isinf, isinf(a)) T1(isfinite, isfinite(a)) T1(logical_not, a == 0)

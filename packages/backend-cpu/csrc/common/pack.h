@@ -75,6 +75,8 @@ struct Pack {
   RB_PACK_BINARY(^)
   RB_PACK_COMPARE(<)
   RB_PACK_COMPARE(>)
+  RB_PACK_COMPARE(<=)
+  RB_PACK_COMPARE(>=)
   RB_PACK_COMPARE(==)
   RB_PACK_COMPARE(!=)
 };
@@ -105,6 +107,8 @@ struct Pack<T, 1> {
   RB_PACK_BINARY(^)
   RB_PACK_COMPARE(<)
   RB_PACK_COMPARE(>)
+  RB_PACK_COMPARE(<=)
+  RB_PACK_COMPARE(>=)
   RB_PACK_COMPARE(==)
   RB_PACK_COMPARE(!=)
 };
@@ -297,13 +301,27 @@ RB_INLINE RD rg_vm_sqrt(RD x) {
 #endif
 #if defined(__AVX512DQ__)
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
 RB_INLINE RF rg_vm_rint(RF x) { return _mm512_maskz_roundscale_ps(kAllFloats, x, kNearest); }
 RB_INLINE RD rg_vm_rint(RD x) { return _mm512_maskz_roundscale_pd(kAll, x, kNearest); }
+RB_INLINE RF rg_vm_floor(RF x) { return _mm512_maskz_roundscale_ps(kAllFloats, x, kDown); }
+RB_INLINE RD rg_vm_floor(RD x) { return _mm512_maskz_roundscale_pd(kAll, x, kDown); }
 #elif defined(__SSE4_1__)
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
 RB_INLINE RF rg_vm_rint(RF x) { return RB_X86(round_ps)(x, kNearest); }
 RB_INLINE RD rg_vm_rint(RD x) { return RB_X86(round_pd)(x, kNearest); }
+RB_INLINE RF rg_vm_floor(RF x) { return RB_X86(round_ps)(x, kDown); }
+RB_INLINE RD rg_vm_floor(RD x) { return RB_X86(round_pd)(x, kDown); }
 #else
+RB_INLINE RF rg_vm_floor(RF x) {
+  for (int i = 0; i < 4; ++i) x[i] = __builtin_floorf(x[i]);
+  return x;
+}
+RB_INLINE RD rg_vm_floor(RD x) {
+  for (int i = 0; i < 2; ++i) x[i] = __builtin_floor(x[i]);
+  return x;
+}
 RB_INLINE RF rg_vm_rint(RF x) {
   for (int i = 0; i < 4; ++i) x[i] = __builtin_rintf(x[i]);
   return x;
@@ -344,6 +362,7 @@ RB_BY_REGISTER1(vm_sqrt)
 RB_INLINE float vm_rint(float x) { return __builtin_rintf(x); }
 RB_INLINE double vm_rint(double x) { return __builtin_rint(x); }
 RB_BY_REGISTER1(vm_rint)
+RB_BY_REGISTER1(vm_floor)
 
 /// a * b + c, rounded once where the level has the instruction (v3, v4, arm64): explicit, since the
 /// compiler contracts nothing by itself (docs/decisions/0008).

@@ -38,6 +38,24 @@ RB_LIBM(sinh) RB_LIBM(cosh) RB_LIBM(tanh) RB_LIBM(erf) RB_LIBM(erfc) RB_LIBM(flo
 RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs) RB_LIBM2(fmod) RB_LIBM2(pow)
 RB_LIBM2(atan2) RB_LIBM2(copysign)
 
+// The same for packs.
+template <class T, int K>
+RB_INLINE Pack<T, K> m_fabs(const Pack<T, K>& x) {
+  return vm_abs(x);
+}
+template <class T, int K>
+RB_INLINE Pack<T, K> m_sqrt(const Pack<T, K>& x) {
+  return vm_sqrt(x);
+}
+template <class T, int K>
+RB_INLINE Pack<T, K> m_floor(const Pack<T, K>& x) {
+  return vm_floor(x);
+}
+template <class T, int K>
+RB_INLINE Pack<T, K> m_rint(const Pack<T, K>& x) {
+  return vm_rint(x);
+}
+
 // What has a polynomial in vecmath.h or vecmath64.h goes there.
 #define RB_VECTOR(name)                      \
   template <class V>                         \
@@ -75,17 +93,18 @@ RB_INLINE V s_pow(const V& x, const V& y) { return vm_pow(x, y); }
     template <class T>                       \
     RB_INLINE T f(T x, T y) body             \
   };
+// A truth value, of packs a mask.
 #define RB_TEST1(name, categories, body)     \
   struct op_##name {                         \
     static constexpr int types = categories; \
     template <class T>                       \
-    RB_INLINE bool f(T x) body               \
+    RB_INLINE auto f(T x) body               \
   };
 #define RB_TEST2(name, categories, body)     \
   struct op_##name {                         \
     static constexpr int types = categories; \
     template <class T>                       \
-    RB_INLINE bool f(T x, T y) body          \
+    RB_INLINE auto f(T x, T y) body          \
   };
 #define RB_OP3(name, categories, body)       \
   struct op_##name {                         \
@@ -95,9 +114,15 @@ RB_INLINE V s_pow(const V& x, const V& y) { return vm_pow(x, y); }
   };
 
 template <class T>
-RB_INLINE bool not_a_number(T x) {
+RB_INLINE auto not_a_number(T x) {
   return x != x;
 }
+struct op_where {
+  template <class T, class M>
+  RB_INLINE T f(M mask, T x, T y) {
+    return vm_select(mask, x, y);
+  }
+};
 
 // ---- one argument
 
@@ -114,6 +139,8 @@ RB_OP1(sgn, kAny, {
   RB_COMPLEX_CASE(x == T(0) ? T(0) : x / c_abs(x))
   if constexpr (category_v<T> == kB)
     return x;
+  else if constexpr (is_pack<T>)
+    return vm_select(x > T(0), T(1), vm_select(x < T(0), T(-1), T(0)));
   else if constexpr (category_v<T> != kC)
     return T((x > T(0)) - (x < T(0)));
 })
@@ -163,7 +190,7 @@ RB_OP1(round, kReal, {
   else
     return x;
 })
-RB_OP1(relu, kI | kF, { return x < T(0) ? T(0) : x; })  // NaN stays
+RB_OP1(relu, kI | kF, { return vm_select(x < T(0), T(0), x); })  // NaN stays
 RB_OP1(gelu, kF, { return T(0.5) * x * (T(1) + s_erf(x * T(0.7071067811865476))); })
 RB_OP1(gelu_tanh, kF, {
   return T(0.5) * x * (T(1) + s_tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
@@ -269,9 +296,10 @@ RB_OP2(pow, kAny, {
   }
 })
 RB_OP2(atan2, kF, { return m_atan2(x, y); })
-RB_OP2(maximum, kReal, { return x > y || not_a_number(x) ? x : y; })
-RB_OP2(minimum, kReal, { return x < y || not_a_number(x) ? x : y; })
-RB_OP2(relu_vjp, kI | kF, { return y <= T(0) ? T(0) : x; })
+RB_OP2(copysign, kF, { return vm_copysign(x, y); })
+RB_OP2(maximum, kReal, { return vm_select((x > y) | not_a_number(x), x, y); })
+RB_OP2(minimum, kReal, { return vm_select((x < y) | not_a_number(x), x, y); })
+RB_OP2(relu_vjp, kI | kF, { return vm_select(y <= T(0), T(0), x); })
 RB_OP2(bitwise_and, kBI, { return T(x & y); })
 RB_OP2(bitwise_or, kBI, { return T(x | y); })
 RB_OP2(bitwise_xor, kBI, { return T(x ^ y); })
@@ -302,8 +330,8 @@ RB_OP3(add_alpha, kAny, { return T(x + T(z * y)); })
 RB_OP3(sub_alpha, kI | kFC, { return T(x - T(z * y)); })
 // NaN wins, in whichever argument; without branches, so that loops vectorise.
 RB_OP3(clamp, kReal, {
-  T low = (x < y) | (y != y) ? y : x;
-  return (z < low) | (z != z) ? z : low;
+  T low = vm_select((x < y) | (y != y), y, x);
+  return vm_select((z < low) | (z != z), z, low);
 })
 RB_OP3(affine, kF, { return x * y + z; })
 RB_OP3(standardize, kF, { return (x - y) * z; })

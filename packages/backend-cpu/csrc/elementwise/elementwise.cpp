@@ -211,6 +211,7 @@ const FnSpec kPlain[] = {
     RB_LIGHT2(remainder),
     RB_LIGHT2(fmod),
     RB_HEAVY2(atan2),
+    RB_LIGHT2(copysign),
     RB_LIGHT2(maximum),
     RB_LIGHT2(minimum),
     RB_LIGHT2(relu_vjp),

@@ -15,7 +15,7 @@
 // T, T -> T
 #define RB_BINARY(X)                                                                                             \
   X(add)                                                                                                         \
-  X(sub) X(mul) X(div) X(div_floor) X(div_trunc) X(remainder) X(fmod) X(pow) X(atan2) X(maximum) X(minimum)      \
+  X(sub) X(mul) X(div) X(div_floor) X(div_trunc) X(remainder) X(fmod) X(pow) X(atan2) X(copysign) X(maximum) X(minimum)      \
       X(relu_vjp) X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(bitwise_left_shift) \
           X(bitwise_right_shift)
 // T, T -> bool

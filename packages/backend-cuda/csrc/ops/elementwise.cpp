@@ -127,10 +127,10 @@ std::string call_text(const std::string& function, int ninputs, int nnumbers) {
 }
 
 // Primitives that complex numbers, or bools, do not have.
-constexpr const char* kOrdered[] = {"erf",     "erfc",      "floor",     "ceil",     "trunc",
-                                    "round",   "relu",      "atan2",     "relu_vjp", "maximum",
-                                    "minimum", "lt",        "le",        "gt",       "ge",
-                                    "fmod",    "div_floor", "div_trunc", "remainder"};
+constexpr const char* kOrdered[] = {"erf",     "erfc",    "floor",     "ceil",      "trunc",
+                                    "round",   "relu",    "atan2",     "copysign",  "relu_vjp",
+                                    "maximum", "minimum", "lt",        "le",        "gt",
+                                    "ge",      "fmod",    "div_floor", "div_trunc", "remainder"};
 constexpr const char* kNumeric[] = {"neg", "sub", "relu", "relu_vjp"};
 template <size_t N>
 bool has(const char* const (&names)[N], const char* name) {

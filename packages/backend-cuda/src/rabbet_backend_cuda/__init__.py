@@ -10,7 +10,7 @@ FLOAT32_ULPS: dict[str, int | None] = {
     # arithmetic, and what only chooses, cuts or compares
     "add": 0, "sub": 0, "mul": 0, "div": 0, "sqrt": 0, "fmod": 0, "remainder": 0,
     "neg": 0, "abs": 0, "sgn": 0, "relu": 0, "relu_vjp": 0, "clamp": 0, "maximum": 0, "minimum": 0,
-    "floor": 0, "ceil": 0, "trunc": 0, "round": 0, "real": 0, "imag": 0, "conj": 0,
+    "floor": 0, "ceil": 0, "trunc": 0, "round": 0, "copysign": 0, "real": 0, "imag": 0, "conj": 0,
     "isnan": 0, "isinf": 0, "isfinite": 0, "logical_not": 0,
     "eq": 0, "ne": 0, "lt": 0, "le": 0, "gt": 0, "ge": 0,
     "div_floor": None, "div_trunc": None,

@@ -423,6 +423,9 @@ uint64_t uniform_dtypes(const Op& op, const Handler& handler) {
   uint64_t floating = 0;
   for (int dtype = 0; dtype < RB_DTYPE_COUNT; ++dtype)
     floating |= uint64_t{is_floating(dtype)} << dtype;
+  // One that always computes in float64 casts what has another dtype.
+  const int only = dtype_by_name(op.compute_text.c_str());
+  if (only >= 0) floating &= uint64_t{1} << only;
   return handler.dtype_mask & floating;
 }
 
@@ -523,12 +526,20 @@ void run_promoted(const Op& op, const RbValue* args, int nargs, RbValue* rets, i
   const bool widens = op.accumulate != AccumulateRule::kNever && is_narrow(inferred.compute);
   const int compute = widens ? RB_F32 : inferred.compute;
   Arguments a(args, nargs);
+  bool moved = false;
   replace_tensors(a, nargs, [&](RbTensor* t, int i) {
     const bool moves = (op.compute_args >> i & 1) && t->dtype_id != compute;
+    moved |= moves;
     return moves ? call_cast(t, compute) : TensorRef();
   });
   if (dtype_info(compute).category == kInt) make_whole(op, a.values, nargs, compute);
-  run_decomp(op, a.values, nargs, rets, nrets);
+  // A kernel of the formula takes arguments of the dtype that the operator always computes in.
+  if (moved && compute == dtype_by_name(op.compute_text.c_str())) {
+    for (int i = 0; i < nrets; ++i) rets[i] = value_none();
+    check(call(&op, a.values, nargs, rets, nrets));
+  } else {
+    run_decomp(op, a.values, nargs, rets, nrets);
+  }
   if (widens) round_results(op, args, nargs, rets, nrets);
   fit_results(op, inferred, rets, nrets);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <optional>
 
 #include "formula/formula.h"
@@ -254,7 +255,7 @@ class Evaluation {
     auto [at, is_new] = known_.emplace(code, "t" + std::to_string(known_.size()));
     if (is_new) {
       const char* type = kind == Symbol::kTensor     ? "T "
-                         : dialect_ == Dialect::kCpu ? "bool "
+                         : dialect_ == Dialect::kCpu ? "auto "  // of packs a mask
                                                      : "int ";
       body.statements.push_back(std::string("const ") + type + at->second + " = " + code + ";");
     }
@@ -445,11 +446,13 @@ class Evaluation {
     auto fits_any = [](const Symbol& s) {
       if (!s.number->is_constant()) return false;
       const double c = s.number->constant;
-      return c == 0 || c == 0.5 || c == 1;
+      return c == 0 || c == 0.5 || c == 1 || !std::isfinite(c);
     };
     if (x.kind == Symbol::kNumber && y.kind == Symbol::kNumber && (!fits_any(x) || !fits_any(y)))
       throw Unsupported();
-    packs_ = Primitive::kScalar;
+    if (dialect_ == Dialect::kCpu)
+      return statement(Symbol::kTensor, "op_where::f<T>(" + condition.text + ", " + operand(x) +
+                                            ", " + operand(y) + ")");
     return statement(Symbol::kTensor, condition.text + " ? " + operand(x) + " : " + operand(y));
   }
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 from .. import _C
 from .._C import Tensor
@@ -11,35 +12,64 @@ from .elementwise import both_tensors
 _ops = _C.op
 
 
+# Factorials up to this one are split into a power of the unit and a float64.
+_MOST_SPLIT = 2000
+
+
 def polygamma(n: int, input: Tensor) -> Tensor:
     """`(-1)**(n + 1) * n! * zeta(n + 1, input)`, the zeta function of Hurwitz."""
     if n == 0:
         return _ops("digamma")(input)
     x = input if input.is_floating_point() else input.to(_C.get_default_dtype())
-    # 171! is larger than the largest float64.
-    factor = (float(math.factorial(n)) if n <= 170 else math.inf) * (1 if n % 2 else -1)
-    return factor * _zeta(n + 1, x)
+    q = x.double()
+    # The distance to the nearest pole is exact, the distances to both neighbours of `q` are not.
+    apart = q - q.detach().round()
+    # Factorials overflow and powers underflow where the product does neither: with a unit, a power of 2, the product
+    # n! * q ** -(n + 1) is factor * (unit * q) ** -(n + 1). Large results take the larger of two factors.
+    unit: Tensor = _ops("full")([], 1.0, dtype=q.dtype, device=q.device)
+    factor: Tensor = unit * math.inf
+    if n <= _MOST_SPLIT:
+        bits = math.log2(math.factorial(n)) / (n + 1)
+        where = _ops("where")
+        large = where(q > 0, q, apart.abs()).detach() < 2.0**bits
+        steps = math.floor(bits), math.floor(bits) + 1
+        units, factors = zip(
+            *((2.0**-k, _scaled_factorial(n, k * (n + 1))) for k in steps), strict=True
+        )
+        unit = where(large, *(unit.new_full((), u) for u in units))
+        factor = where(large, *(unit.new_full((), f) for f in factors))
+    found = factor * _zeta(n + 1, q, apart, unit)
+    return (found if n % 2 else -found).to(x.dtype)
 
 
-def _zeta(s: int, q: Tensor) -> Tensor:
-    """The sum of `(q + k) ** -s` over all k >= 0 for real `q`; infinite at the poles 0, -1, -2, ...
+def _scaled_factorial(n: int, bits: int) -> float:
+    """`n! * 2**-bits`, rounded once."""
+    return float(Fraction(math.factorial(n), 2**bits))
+
+
+def _zeta(s: int, q: Tensor, apart: Tensor, unit: Tensor) -> Tensor:
+    """The sum of `(unit * (q + k)) ** -s` over all k >= 0 for real `q`; infinite at the poles 0, -1, -2, ...
 
     With f = q - floor(q) a negative `q` has terms on both sides of 0, which are sums over positive numbers:
     zeta(s, f) + (-1)**s * (zeta(s, 1 - f) - zeta(s, 1 - q)). In this order equal parts cancel exactly.
     """
-    where, zeta = _ops("where"), _ops("hurwitz_zeta")
+    where = _ops("where")
+    order = _ops("full")([], float(s), dtype=q.dtype, device=q.device)
+
+    def zeta(x: Tensor) -> Tensor:
+        return _ops("hurwitz_zeta")(x, order, unit)
+
     above = q > 0
-    # The distance to the nearest pole is exact, the distances to both neighbours of `q` are not.
-    apart = q - q.detach().round()
     pole = apart == 0 if s == 2 else (apart == 0) | q.isinf()
     near = where(above | pole, 0.25, apart.abs())
     right = where(apart > 0, near, 1 - near)  # f
     left = where(apart > 0, 1 - near, near)  # 1 - f
-    beyond = zeta(where(above, 1.0, 1 - q), s)
-    both = zeta(right, s), zeta(left, s)
+    # The one sum of a positive `q`, or the third of a negative one.
+    finite = where(q.isfinite(), q, 1.0)
+    beyond = zeta(where(above, finite, 1 - finite))
+    both = zeta(right), zeta(left)
     below = both[0] + both[1] - beyond if s % 2 == 0 else both[0] - both[1] + beyond
-    finite = above & q.isfinite()
-    positive = where(q == math.inf, 0.0, zeta(where(finite, q, 1.0), s))
+    positive = where(q == math.inf, 0.0, beyond)
     return where(above, positive, where(pole, math.inf, below))
 
 

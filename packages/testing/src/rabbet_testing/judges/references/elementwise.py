@@ -214,8 +214,8 @@ DEFINITIONS.update(SCALARS)
 
 
 @defines("hurwitz_zeta")
-def _hurwitz_zeta(q: Any, s: Any) -> Any:
-    return scipy.special.zeta(s, q)
+def _hurwitz_zeta(q: Any, s: Any, unit: Any) -> Any:
+    return scipy.special.zeta(s, q) * unit**-s
 
 
 @defines("logit")
