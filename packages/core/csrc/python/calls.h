@@ -15,4 +15,7 @@ pybind11::object with_call(
     const pybind11::dict& kwargs,
     const std::function<pybind11::object(const Op& op, const RbValue* values, int32_t n)>& body);
 
+/// `rabbet._C.call_record`.
+void bind_calls(pybind11::module_& m);
+
 }  // namespace rabbet::python

@@ -8,6 +8,7 @@
 #include "buffer.h"
 #include "call/fallback.h"
 #include "call/formula_kernels.h"
+#include "calls.h"
 #include "chosen_device.h"
 #include "composite.h"
 #include "convert.h"
@@ -24,6 +25,7 @@
 #include "formula/formula_kernel.h"
 #include "graph.h"
 #include "layer/layers.h"
+#include "layer/transforms.h"
 #include "library.h"
 #include "memory.h"
 #include "named_dtypes.h"
@@ -212,6 +214,7 @@ py::dict describe_op(const std::string& name) {
   d["memory_format"] = op->memory_format != FormatKeyword::kNone;
   d["maybe_view"] = (op->info.flags & RB_OP_MAYBE_VIEW) != 0;
   d["data_shape"] = (op->info.flags & RB_OP_DATA_SHAPE) != 0;
+  d["random"] = draws(*op);
   d["detached"] = op->detached;
   d["doc"] = op->doc;
   d["ref"] = op->ref;
@@ -585,6 +588,7 @@ PYBIND11_MODULE(_C, m) {
   bind_library(m);
   bind_composite(m);
   bind_trace(m);
+  bind_calls(m);
 
   m.def(
       "set_base_device", [](const py::object& device) { set_base_device(device.ptr()); },

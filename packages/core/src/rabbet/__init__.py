@@ -2,7 +2,7 @@
 
 This package is `rabbet-core`. Every operator with a record is a function here (`rabbet.add`); `rabbet.ops` has all
 of them, hidden ones included. `rabbet.nn`, `rabbet.optim`, `rabbet.distributions`, `rabbet.profiler`,
-`rabbet.autograd`, `rabbet.amp` and the backends are other wheels.
+`rabbet.graph`, `rabbet.autograd`, `rabbet.amp` and the backends are other wheels.
 """
 
 import os as _os
@@ -44,6 +44,7 @@ _OTHER_WHEELS = {
     "optim": "rabbet-optim",
     "distributions": "rabbet-distributions",
     "profiler": "rabbet-profiler",
+    "graph": "rabbet-graph",
     "func": "rabbet-vmap",
     "vmap": "rabbet-vmap",
     "amp": "rabbet-autocast",

@@ -1,0 +1,41 @@
+"""Programs as graphs: captured, printed, parsed, checked, edited and run.
+
+    graph = rabbet.graph.capture(model, x, dynamic={"input": {0: "batch"}})
+    print(graph)
+    graph.run(other)
+
+The guide is docs/tutorial/graphs.md.
+"""
+
+from ._capture import capture
+from ._control import cond, while_loop
+from ._ir import Buffer, Call, Graph, GraphError, If, Node, Object, Value, While
+from ._module import GraphModule
+from ._parse import ParseError, parse
+from ._run import InputError
+from ._sizes import Constraint, Dim, Size, Symbol
+from ._symbols import CaptureError
+
+__all__ = [
+    "Buffer",
+    "Call",
+    "CaptureError",
+    "Constraint",
+    "Dim",
+    "Graph",
+    "GraphError",
+    "GraphModule",
+    "If",
+    "InputError",
+    "Node",
+    "Object",
+    "ParseError",
+    "Size",
+    "Symbol",
+    "Value",
+    "While",
+    "capture",
+    "cond",
+    "parse",
+    "while_loop",
+]

@@ -1,0 +1,533 @@
+"""Captures programs as graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import _C
+from .._C import Tensor
+from .._pytree import tree_flatten, tree_unflatten
+from ..utils._pytree import keystr, tree_flatten_with_path
+from ._generalize import generalize, shapes_of, structure
+from ._fit import other_sizes
+from ._ir import Graph, Value
+from ._recorder import Recorder, State, active, layers_off, refuse_composites, state_of
+from ._sizes import Constraint, Dim, Number, Symbol, symbol
+from ._symbols import (
+    CaptureError,
+    SizeMode,
+    SymbolicNumber,
+    SymbolicShape,
+    UnknownSize,
+    expressions_of,
+)
+from ._text import is_plain
+
+# ---- arguments
+
+
+def _labels(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """A name for each leaf of the arguments, "x" or "batch['ids']"."""
+    names = _positional_names(fn, len(args))
+    labels = []
+    for path, _ in tree_flatten_with_path((args, kwargs))[0]:
+        first = path[1]
+        head = names[first.idx] if path[0].idx == 0 else str(first.key)
+        labels.append(head + keystr(path[2:]))
+    return labels
+
+
+def _positional_names(fn: Callable[..., Any], count: int) -> list[str]:
+    names: list[str] = []
+    with contextlib.suppress(TypeError, ValueError):
+        target = fn.forward if hasattr(fn, "forward") and hasattr(fn, "parameters") else fn
+        for p in inspect.signature(target).parameters.values():
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                names.append(p.name)
+            elif p.kind is p.VAR_POSITIONAL:
+                names += [f"{p.name}_{i}" for i in range(count - len(names))]
+    return names + [f"arg_{i}" for i in range(len(names), count)]
+
+
+def _dynamic_dims(
+    fn: Callable[..., Any], dynamic: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[int, dict[int, Any]]:
+    """For each leaf of the arguments that has any: dimension to what `dynamic` says of it."""
+    leaves = tree_flatten((args, kwargs))[0]
+    if dynamic is True:
+        dynamic = tree_unflatten(
+            [
+                dict.fromkeys((d for d in range(t.ndim) if t.shape[d] > 1), True)
+                if isinstance(t, Tensor)
+                else None
+                for t in leaves
+            ],
+            tree_flatten((args, kwargs))[1],
+        )
+        given_args, given_kwargs = dynamic
+    elif isinstance(dynamic, Mapping):
+        names = _positional_names(fn, len(args))
+        unknown = set(dynamic) - set(names) - set(kwargs)
+        if unknown:
+            raise ValueError(
+                f"capture: dynamic names {', '.join(map(repr, sorted(unknown)))}, but the arguments are "
+                f"{', '.join([*names, *kwargs])}"
+            )
+        given_args = tuple(dynamic.get(name) for name in names)
+        given_kwargs = {name: dynamic.get(name) for name in kwargs}
+    elif isinstance(dynamic, (list, tuple)):
+        if len(dynamic) > len(args):
+            raise ValueError(
+                f"capture: dynamic has {len(dynamic)} entries for {len(args)} arguments"
+            )
+        given_args = (*dynamic, *(None,) * (len(args) - len(dynamic)))
+        given_kwargs = dict.fromkeys(kwargs)
+    else:
+        raise TypeError(
+            f"capture: dynamic must be True, a dict or a sequence, got {type(dynamic).__name__}"
+        )
+    found: list[Any] = []
+    for arg, spec in [
+        *zip(args, given_args, strict=True),
+        *((kwargs[name], given_kwargs[name]) for name in kwargs),
+    ]:
+        _match(arg, spec, found)
+    return {
+        i: _dims_of(leaves[i], spec) for i, spec in enumerate(found) if spec not in (None, {}, ())
+    }
+
+
+def _match(arg: Any, spec: Any, found: list[Any]) -> None:
+    """Append what `spec` says of each leaf of an argument."""
+    leaves = tree_flatten(arg)[0]
+    if isinstance(arg, Tensor) or spec is None:
+        found += [spec] * len(leaves)
+    elif isinstance(arg, Mapping) and isinstance(spec, Mapping):
+        for key, item in arg.items():
+            _match(item, spec.get(key), found)
+    elif isinstance(arg, (list, tuple)) and isinstance(spec, (list, tuple)) and len(arg) == len(spec):
+        for item, of_item in zip(arg, spec, strict=True):
+            _match(item, of_item, found)
+    else:
+        raise TypeError(
+            f"capture: dynamic says {spec!r} of an argument of type {type(arg).__name__}"
+        )
+
+
+def _dims_of(tensor: Any, spec: Any) -> dict[int, Any]:
+    if isinstance(spec, (list, tuple)):
+        spec = dict(enumerate(spec))
+    if not isinstance(tensor, Tensor) or not isinstance(spec, Mapping):
+        raise TypeError(
+            f"capture: expected a dict from dimensions to Dim for a Tensor, got {spec!r} for {type(tensor).__name__}"
+        )
+    dims = {}
+    for d, dim in spec.items():
+        if not isinstance(d, int) or not -tensor.ndim <= d < tensor.ndim:
+            raise ValueError(
+                f"capture: dynamic names dimension {d!r} of a tensor of {tensor.ndim} dimensions"
+            )
+        if dim is None or dim is False:
+            continue
+        if not (dim is True or isinstance(dim, (str, Dim))):
+            raise TypeError(
+                f"capture: expected a Dim, a name or True for dimension {d}, got {dim!r}"
+            )
+        dims[d % tensor.ndim] = dim
+    return dims
+
+
+# ---- symbols
+
+
+class _Symbols:
+    """The symbols of a capture, and which dimension of which leaf each is."""
+
+    def __init__(self, dims: dict[int, dict[int, Any]], leaves: Sequence[Any], labels: list[str]) -> None:
+        self.all: dict[str, Symbol] = {}
+        self.at: dict[tuple[int, int], str] = {}
+        self.automatic: set[str] = set()
+        self.constraints: list[Constraint] = []
+        named: dict[Any, str] = {}
+        for i, of_leaf in dims.items():
+            for d, dim in sorted(of_leaf.items()):
+                size = int(leaves[i].shape[d])
+                self._add(i, d, dim, size, f"{labels[i]}, dimension {d}", named)
+
+    def _add(self, i: int, d: int, dim: Any, size: int, where: str, named: dict[Any, str]) -> None:
+        key = dim.__name__ if isinstance(dim, Dim) else dim
+        name = named.get(key) if dim is not True else None
+        if name is None:
+            name = key if isinstance(key, str) and key.isidentifier() else f"s{len(self.all)}"
+            if name in self.all:
+                name = f"{name}_{len(self.all)}"
+            low, high = (dim.min, dim.max) if isinstance(dim, Dim) else (2, None)
+            if size < max(low, 2) or (high is not None and size > high):
+                raise ValueError(
+                    f"capture: {where}: the size {size} is not in [{max(low, 2)}, {'inf' if high is None else high}]; a "
+                    "dynamic size must be at least 2 at the capture, since sizes 0 and 1 broadcast"
+                )
+            self.all[name] = Symbol(name, size, low, high)
+            if dim is True:
+                self.automatic.add(name)
+            else:
+                named[key] = name
+        elif self.all[name].hint != size:
+            raise ValueError(
+                f"capture: {where}: '{name}' has the size {self.all[name].hint} elsewhere, got {size}"
+            )
+        self.at[i, d] = name
+
+    def merge_equal(self, source: str | None) -> bool:
+        """Take automatic symbols of the same size as one; whether there were any."""
+        by_size: dict[int, str] = {}
+        changed = False
+        for name in list(self.all):
+            first = by_size.setdefault(self.all[name].hint, name)
+            if first == name or name not in self.automatic:
+                continue
+            self.at = {place: first if n == name else n for place, n in self.at.items()}
+            del self.all[name]
+            changed = True
+            self.constraints.append(Constraint(symbol(first), "==", symbol(first), source))
+        return changed
+
+
+def _resized(leaves: Sequence[Any], symbols: _Symbols, sizes: Mapping[str, int]) -> list[Any]:
+    """Copies of the arguments in which dynamic dimensions have other sizes; elements repeat."""
+    import rabbet
+
+    made: dict[int, Any] = {}
+
+    def resized(i: int, leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        if id(leaf) in made:
+            return made[id(leaf)]
+        with layers_off():
+            tensor = leaf.detach()
+            for d in range(leaf.ndim):
+                name = symbols.at.get((i, d))
+                if name is not None and sizes[name] != leaf.shape[d]:
+                    at = rabbet.arange(sizes[name], device=leaf.device) % leaf.shape[d]
+                    tensor = tensor.index_select(d, at)
+            copy = tensor.clone()
+        copy.requires_grad = leaf.requires_grad
+        made[id(leaf)] = copy
+        return copy
+
+    return [resized(i, leaf) for i, leaf in enumerate(leaves)]
+
+
+# ---- the capture
+
+
+class _Program:
+    """What is captured: a function, its arguments, and the state that it may use."""
+
+    def __init__(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], state: Any
+    ) -> None:
+        self.fn = fn
+        self.leaves, self.spec = tree_flatten((args, kwargs))
+        self.labels = _labels(fn, args, kwargs)
+        owners = [fn.__self__] if inspect.ismethod(fn) and _is_module(fn.__self__) else []
+        owners += [fn] if _is_module(fn) else []
+        self.state = state_of([*owners, *(state if isinstance(state, (list, tuple)) else [state])])
+        self.name = getattr(fn, "__name__", type(fn).__name__)
+
+    def run(
+        self,
+        leaves: Sequence[Any],
+        *,
+        undo: bool = False,
+        sizes: Callable[[Recorder, Tensor], Any] | None = None,
+        symbols: _Symbols | None = None,
+    ) -> tuple[Recorder, SizeMode]:
+        """Run the program once and record it."""
+        recorder = Recorder(self.name, self.state, undo=undo)
+        graph = recorder.graph
+        for i, (leaf, label) in enumerate(zip(leaves, self.labels, strict=True)):
+            if not isinstance(leaf, Tensor):
+                graph.static[i] = leaf
+                continue
+            refuse_composites(leaf)
+            value = recorder.add_input(leaf, "input", label)
+            if symbols is not None:
+                _name_sizes(graph, value, i, symbols)
+        args, kwargs = tree_unflatten(list(leaves), self.spec)
+        mode = SizeMode(
+            lambda tensor: (sizes or _sizes_of)(active()[-1], tensor),
+            lambda tensor: active()[-1].fresh(tensor),
+        )
+        watched = _Watch([*graph.inputs], recorder, self.state)
+        try:
+            with recorder.recording(), mode:
+                result = self.fn(*args, **kwargs)
+        finally:
+            if undo:
+                recorder.take_back()
+        _finish(recorder, result, mode)
+        watched.check(undo)
+        return recorder, mode
+
+
+def _is_module(value: Any) -> bool:
+    return hasattr(value, "named_parameters") and hasattr(value, "forward")
+
+
+def _name_sizes(graph: Graph, value: Value, i: int, symbols: _Symbols) -> None:
+    sizes = list(value.shape)
+    for d in range(value.ndim):
+        name = symbols.at.get((i, d))
+        if name is None:
+            continue
+        sizes[d] = symbol(name)
+        known = symbols.all[name]
+        if name not in graph.symbols:
+            graph.symbols[name] = Symbol(name, known.hint, known.low, known.high, (value, d))
+    value.shape = tuple(sizes)
+
+
+def _sizes_of(recorder: Recorder, tensor: Tensor) -> Any:
+    """The shape of a tensor as the program sees it in a capture without dynamic sizes: None for as it is."""
+    value = recorder.find(tensor)
+    why = None if value is None else recorder.unknown_sizes(value)
+    if value is None or why is None:
+        return None
+    return SymbolicShape(
+        UnknownSize(why) if size is None else n
+        for size, n in zip(value.shape, value.hint or (), strict=True)
+    )
+
+
+class _Watch:
+    """Finds effects of a program that no operator shows."""
+
+    def __init__(self, inputs: list[Value], recorder: Recorder, state: Sequence[State]) -> None:
+        self.recorder = recorder
+        self.state = state
+        self.tensors = [known.tensor for known in recorder._objects.values()]
+        self.tensors += [entry.tensor for entry in state]
+        self.before = [
+            (tensor, tensor._storage_id(), tuple(tensor.shape), _grad_of(tensor))
+            for tensor in self.tensors
+        ]
+        self.seed = _C.default_generator("cpu").initial_seed()
+
+    def check(self, undo: bool) -> None:
+        graph = self.recorder.graph
+        if _C.default_generator("cpu").initial_seed() != self.seed:
+            raise CaptureError(
+                f"{graph.name}: the program seeds the random number generator, which a graph would not repeat: seed before "
+                "the call"
+            )
+        for tensor, storage, shape, grad in self.before:
+            value = self.recorder.find(tensor)
+            label = value.label if value is not None else "a tensor"
+            if tensor._storage_id() != storage or tuple(tensor.shape) != shape:
+                raise CaptureError(
+                    f"{graph.name}: the program gives '{label}' other memory or another shape (set_, resize_ or .data=), "
+                    "which a graph would not repeat"
+                )
+            now = _grad_of(tensor)
+            if now is grad:
+                continue
+            if grad is not None or now is None:
+                raise CaptureError(
+                    f"{graph.name}: the program replaces the gradient of '{label}', which a graph would not repeat: set .grad "
+                    "to None before the capture"
+                )
+            input_value = self.recorder.value_of(tensor)
+            graph.gradients.append((input_value, self.recorder.value_of(now)))
+            if undo:
+                tensor.grad = None
+
+
+def _grad_of(tensor: Tensor) -> Any:
+    return tensor.grad if tensor.requires_grad and tensor.is_leaf else None
+
+
+def _finish(recorder: Recorder, result: Any, mode: SizeMode) -> None:
+    """Set the outputs of the graph."""
+    graph = recorder.graph
+    leaves, graph.out_spec = tree_flatten(result)
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            value = recorder.value_of(leaf)
+            recorder.note_returned(leaf, value)
+            graph.outputs.append(value)
+        elif isinstance(leaf, SymbolicNumber):
+            mode.crossed[leaf.expression] = None
+            graph.outputs.append(leaf.expression)
+        elif isinstance(leaf, UnknownSize):
+            leaf._refuse()
+        elif is_plain(leaf):
+            graph.outputs.append(leaf)
+        else:
+            raise CaptureError(
+                f"{graph.name}: the program returns an object of type {type(leaf).__name__}; a graph returns tensors, numbers, "
+                "strings and None in lists, tuples and dicts"
+            )
+
+
+def capture(
+    fn: Callable[..., Any], *args: Any, dynamic: Any = None, state: Any = (), **kwargs: Any
+) -> Graph:
+    """Run a program and record its operators as a graph.
+
+    The operators run, and what they do to arguments, parameters and random numbers stays done. What the program reads
+    of tensors (item(), bool(), NumPy) a graph cannot repeat: it is refused with operator and line.
+
+    Args:
+        fn: a function or module, called with `args` and `kwargs`. Tensors in containers are inputs of the graph; plain
+            arguments become part of it.
+        dynamic: the sizes that may differ from call to call: a dict from names of arguments (or a sequence) to
+            `{dimension: Dim("n", min=2, max=64)}`; a name or True in place of a Dim takes every size from 2 on.
+            True for all: every size of every argument. The program then runs at other sizes, too, on copies of its
+            arguments; writes to its state are taken back.
+        state: what the program writes besides its arguments: modules, optimizers, tensors. That of a module `fn` is
+            known.
+
+    Raises:
+        CaptureError: if the program does what a graph cannot repeat.
+    """
+    if not callable(fn):
+        raise TypeError(f"capture: expected a function or module, got {type(fn).__name__}")
+    if active():
+        raise CaptureError("capture: a capture is in progress already")
+    program = _Program(fn, args, kwargs, state)
+    if dynamic is None or dynamic is False:
+        recorder, _ = program.run(program.leaves)
+    else:
+        dims = _dynamic_dims(fn, dynamic, args, kwargs)
+        symbols = _Symbols(dims, program.leaves, program.labels)
+        recorder = _captured_dynamically(program, symbols)
+    graph = recorder.graph
+    graph.in_spec = program.spec
+    _drop_unused_data(graph)
+    return graph
+
+
+def _drop_unused_data(graph: Graph) -> None:
+    """Drop constants that nothing uses."""
+    used = {value for node in graph.nodes for value in node.inputs()}
+    graph.inputs = [
+        value
+        for value in graph.inputs
+        if value.kind != "constant" or value in used or graph.is_returned(value)
+    ]
+    labels = {value.label for value in graph.inputs}
+    graph.bound = {label: tensor for label, tensor in graph.bound.items() if label in labels}
+
+
+# ---- dynamic sizes
+
+
+def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
+    if not symbols.all:
+        return program.run(program.leaves)[0]
+    points, graphs = _captures(program, symbols)
+    shapes = shapes_of(graphs, points)
+
+    def sizes(recorder: Recorder, tensor: Tensor) -> Any:
+        value = recorder.find(tensor)
+        if value is None:
+            return None
+        if (unknown := _sizes_of(recorder, tensor)) is not None:
+            return unknown
+        if value.node is not None and value.name in shapes:
+            value.shape = shapes[value.name]
+        return SymbolicShape(
+            n if size.op == "const" else SymbolicNumber(size, n, guards.append)
+            for size, n in zip(expressions_of(value), tensor.shape, strict=True)
+        )
+
+    guards: list[Constraint] = []
+    recorder, mode = program.run(program.leaves, sizes=sizes, symbols=symbols)
+    graph = recorder.graph
+    generalize(graph, graphs, points, list(mode.crossed))
+    graph.constraints = _distinct([*symbols.constraints, *guards])
+    for constraint in graph.constraints:
+        for point, other in zip(points[1:], graphs[1:], strict=True):
+            if _is_over_symbols(constraint) and not constraint.holds(point):
+                raise CaptureError(
+                    f"{graph.name}: the program takes one path at {constraint.source} where {constraint}, but ran the same "
+                    f"operators for the sizes {dict(point)}, where that does not hold: {other.name}"
+                )
+    return recorder
+
+
+def _is_over_symbols(constraint: Constraint) -> bool:
+    leaves = [*constraint.left.leaves(), *constraint.right.leaves()]
+    return all(leaf.op == "symbol" for leaf in leaves)
+
+
+def _distinct(constraints: list[Constraint]) -> list[Constraint]:
+    found: dict[str, Constraint] = {}
+    for constraint in constraints:
+        if constraint.left.op == constraint.right.op == "const":
+            continue
+        found.setdefault(str(constraint), constraint)
+    return list(found.values())
+
+
+def _captures(
+    program: _Program, symbols: _Symbols
+) -> tuple[list[Mapping[str, Number]], list[Graph]]:
+    """Graphs of the program at the sizes of its arguments and at two others, with those sizes."""
+    base = {s.name: s.hint for s in symbols.all.values()}
+    first = _capture_at(program, symbols, base)
+    errors: list[tuple[Exception, Mapping[str, int]]] = []
+    for attempt in range(2):
+        for multiples in (False, True):
+            others = other_sizes(symbols.all, multiples)
+            try:
+                graphs = [_capture_at(program, symbols, point) for point in others]
+            except CaptureError:
+                raise
+            except Exception as error:
+                errors.append((error, others[0]))
+                continue
+            base = {s.name: s.hint for s in symbols.all.values()}
+            found = [first, *graphs]
+            if all(structure(g) == structure(first) for g in graphs) or multiples:
+                return [base, *others], found
+        if attempt == 0 and not symbols.merge_equal(_line_of(errors[0][0]) if errors else None):
+            break
+    if not errors:
+        return [base, *others], found
+    error, point = errors[0]
+    sizes = ", ".join(
+        f"{symbols.all[name].name} = {n}" if name in symbols.all else f"{name} = {n}"
+        for name, n in point.items()
+    )
+    hint = "; sizes that must be equal need the same Dim" if len(symbols.at) > 1 else ""
+    raise CaptureError(
+        f"{program.name}: the program does not accept other sizes than those of its arguments ({sizes}): at "
+        f"{_line_of(error)}: {error}{hint}"
+    ) from error
+
+
+def _line_of(error: BaseException) -> str:
+    """The line of the program at which an exception was raised."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        name = frame.f_globals.get("__name__", "")
+        if name != "rabbet" and not name.startswith("rabbet."):
+            return f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
+    return "an unknown line"
+
+
+def _capture_at(program: _Program, symbols: _Symbols, sizes: Mapping[str, int]) -> Graph:
+    """The graph of a run at other sizes, whose effects are taken back."""
+    generator = _C.default_generator("cpu")
+    state = generator.get_state()
+    try:
+        leaves = _resized(program.leaves, symbols, sizes)
+        return program.run(leaves, undo=True)[0].graph
+    finally:
+        generator.set_state(state)

@@ -1,0 +1,100 @@
+"""Finds expressions for numbers that a program computed from the sizes of its inputs.
+
+A capture with dynamic sizes runs the program at several sizes. A number that differs between the runs is a function of
+the sizes; a formula is accepted where it gives all of the numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+
+from ._sizes import Number, Size, Symbol, binary, const, symbol
+
+Point = Mapping[str, Number]
+
+# Steps from the size at the capture, a pair for each symbol: primes, so that sums and products of sizes differ, too.
+_STEPS = ((3, 7), (5, 13), (11, 17), (19, 23), (29, 31), (37, 41), (43, 47), (53, 59))
+
+
+def within(s: Symbol, size: int) -> bool:
+    """Whether a symbol can have this size."""
+    return size >= max(s.low, 2) and (s.high is None or size <= s.high)
+
+
+def other_sizes(symbols: Mapping[str, Symbol], multiples: bool = False) -> list[dict[str, int]]:
+    """Two more points: sizes of all symbols that differ from those at the capture and from each other.
+
+    Args:
+        multiples: take multiples of the captured sizes, for programs that divide sizes.
+    """
+    points: list[dict[str, int]] = [{}, {}]
+    for i, s in enumerate(symbols.values()):
+        steps = _STEPS[i % len(_STEPS)]
+        for k in range(2):
+            if multiples:
+                wanted = [s.hint * (2 + k + i), s.hint * (2 + k), s.hint // 2, s.hint // 3]
+            else:
+                wanted = [s.hint + steps[k], s.hint - steps[k], s.hint + 1 + k, s.hint - 1 - k]
+            taken = {s.hint, points[0].get(s.name)}
+            size = next((n for n in wanted if within(s, n) and n not in taken), None)
+            points[k][s.name] = s.hint if size is None else size
+    return points
+
+
+def matches(size: Size, numbers: Sequence[Number], points: Sequence[Point]) -> bool:
+    """Whether an expression without dimensions of values gives these numbers, of the same types."""
+    try:
+        found = [size.evaluate(point) for point in points]
+    except (ArithmeticError, ValueError):
+        return False
+    return found == list(numbers) and [type(n) for n in found] == [type(n) for n in numbers]
+
+
+def fit(
+    numbers: Sequence[Number], points: Sequence[Point], candidates: Iterable[Size] = ()
+) -> Size | None:
+    """An expression over the symbols for a number at each point; None if no simple one gives them.
+
+    Args:
+        candidates: expressions that the program computed itself; they are tried first.
+    """
+    if len({(type(n), n) for n in numbers}) == 1:
+        return const(numbers[0])
+    for size in candidates:
+        if matches(size, numbers, points):
+            return size
+    if any(type(n) is not int for n in numbers):
+        return None
+    names = list(points[0])
+    for size in _simple(numbers, points, names):
+        if matches(size, numbers, points):
+            return size
+    return None
+
+
+def _simple(numbers: Sequence[Number], points: Sequence[Point], names: list[str]) -> Iterable[Size]:
+    for name in names:
+        yield symbol(name)
+    first, second = numbers[0], numbers[1]
+    for count in (1, 2, 3):
+        for subset in itertools.combinations_with_replacement(names, count):
+            product = symbol(subset[0])
+            for name in subset[1:]:
+                product = binary("*", product, symbol(name))
+            at = product.evaluate(points[0])
+            if at and first % at == 0:
+                yield binary("*", product, const(first // at))
+            step = product.evaluate(points[1]) - at
+            if step and (second - first) % step == 0:
+                slope = (second - first) // step
+                yield _affine(product, slope, first - slope * at)
+    for a, b in itertools.combinations_with_replacement(names, 2):
+        total = binary("+", symbol(a), symbol(b))
+        rest = first - total.evaluate(points[0])
+        yield _affine(total, 1, rest)
+
+
+def _affine(size: Size, slope: Number, rest: Number) -> Size:
+    scaled = binary("*", size, const(slope))
+    return binary("-", scaled, const(-rest)) if rest < 0 else binary("+", scaled, const(rest))

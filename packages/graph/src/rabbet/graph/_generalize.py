@@ -1,0 +1,203 @@
+"""Puts expressions in place of the numbers of a captured graph that follow from dynamic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ._fit import fit
+from ._ir import Graph, Node, Value
+from ._sizes import Number, Size
+from ._symbols import CaptureError
+
+Hints = dict[str, tuple[int, ...]]
+
+
+def _skeleton(arg: Any) -> Any:
+    """An argument without its numbers."""
+    if isinstance(arg, (list, tuple)):
+        return tuple(_skeleton(item) for item in arg)
+    if isinstance(arg, Value):
+        return f"%{arg.name}"
+    if type(arg) in (int, float, Size):
+        return "number"
+    return (type(arg).__name__, repr(arg))
+
+
+def _node_structure(node: Node) -> Any:
+    made = tuple((v.name, v.dtype.name, v.ndim) for v in node.values())
+    args = tuple(_skeleton(arg) for arg in node.args)
+    inner = tuple(structure(graph) for graph in node.graphs)
+    return (node.op, args, tuple(v.name for v in node.outs), made, node.grad, inner)
+
+
+def structure(graph: Graph) -> Any:
+    """What graphs of one program at different sizes have in common: everything but the numbers."""
+    return (
+        tuple((v.name, v.kind, v.label, v.dtype.name, v.ndim) for v in graph.inputs),
+        tuple(_node_structure(node) for node in graph.nodes),
+        tuple(_skeleton(output) for output in graph.outputs),
+    )
+
+
+def _first_difference(a: Graph, b: Graph) -> str:
+    for one, other in zip(a.nodes, b.nodes, strict=False):
+        if _node_structure(one) != _node_structure(other):
+            return f"{one.op} at {one.source} there, {other.op} at {other.source} here"
+    if len(a.nodes) != len(b.nodes):
+        longer = a if len(a.nodes) > len(b.nodes) else b
+        node = longer.nodes[min(len(a.nodes), len(b.nodes))]
+        return f"{node.op} at {node.source} for one of them only"
+    return "other inputs or results"
+
+
+def _hints(graph: Graph) -> Hints:
+    return {value.name: value.hint or () for value in graph.values()}
+
+
+def _check_same(graph: Graph, others: Sequence[Graph], points: Sequence[Mapping[str, Number]]) -> None:
+    wanted = structure(graph)
+    for other, point in zip(others, points, strict=True):
+        if structure(other) != wanted:
+            raise CaptureError(
+                f"{graph.name}: the program runs other operators for the sizes {dict(point)} than for {dict(points[0])}: "
+                f"{_first_difference(graph, other)}"
+            )
+
+
+class _Fitter:
+    """Finds expressions for the numbers of one graph, out of the same graph at several sizes."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        graphs: Sequence[Graph],
+        points: Sequence[Mapping[str, Number]],
+        candidates: Sequence[Size],
+    ) -> None:
+        self.graph = graph
+        self.points = points
+        self.hints = [_hints(g) for g in graphs]
+        self.candidates = candidates
+        self.before: list[Value] = list(graph.inputs)  # values that are there
+
+    def number(self, numbers: Sequence[Number], near: Sequence[Value]) -> Size | None:
+        found = fit(numbers, self.points, self.usable(numbers))
+        if found is not None:
+            return found
+        for value in [*near, *reversed(self.before)]:
+            for d in range(value.ndim):
+                if all(h[value.name][d] == n for h, n in zip(self.hints, numbers, strict=True)):
+                    return Size("dim", value, d)
+        return None
+
+    def usable(self, numbers: Sequence[Number]) -> Iterator[Size]:
+        """The candidates that give the numbers, where they contain sizes of values."""
+        for size in self.candidates:
+            if all(leaf.op != "dim" for leaf in size.leaves()):
+                yield size
+
+    def with_dims(self, numbers: Sequence[Number]) -> Size | None:
+        known = {value.name: value for value in self.before}
+        for size in self.candidates:
+            names = [leaf.args[0].name for leaf in size.leaves() if leaf.op == "dim"]
+            if not names or any(name not in known for name in names):
+                continue
+
+            def shape_of(k: int) -> Callable[[Value], Any]:
+                return lambda value: self.hints[k][value.name]
+
+            found = [size.evaluate(p, shape_of(k)) for k, p in enumerate(self.points)]
+            if found == list(numbers):
+                return size.replace(
+                    lambda leaf: Size("dim", known[leaf.args[0].name], leaf.args[1])
+                    if leaf.op == "dim"
+                    else leaf
+                )
+        return None
+
+    def argument(self, node: Node, arg: Any, variants: Sequence[Any]) -> Any:
+        if isinstance(arg, (list, tuple)):
+            return [
+                self.argument(node, item, items)
+                for item, *items in zip(arg, *variants, strict=True)
+            ]
+        if type(arg) not in (int, float) or all(_same(arg, other) for other in variants):
+            return arg
+        found = self.with_dims(variants)
+        if found is None:
+            found = self.number(variants, list(node.inputs()))
+        if found is None:
+            raise CaptureError(
+                f"{node.op} at {node.source}: the number {arg} follows from the dynamic sizes in a way that the graph cannot "
+                f"express (it is {', '.join(map(str, variants))} for {', '.join(str(dict(p)) for p in self.points)})"
+            )
+        return found
+
+    def shape(self, value: Value) -> tuple[Size | None, ...]:
+        numbers = list(zip(*(h[value.name] for h in self.hints), strict=True))
+        return tuple(fit(n, self.points) for n in numbers)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and (a == b or (a != a and b != b))
+
+
+def shapes_of(
+    graphs: Sequence[Graph], points: Sequence[Mapping[str, Number]]
+) -> dict[str, tuple[Size | None, ...]]:
+    """The shapes of the values of a program's graph; a size that no simple expression gives is None."""
+    first = graphs[0]
+    _check_same(first, graphs, points)
+    fitter = _Fitter(first, graphs, points, ())
+    by_values = {value.name for value in first.values() if None in value.shape}
+    return {
+        value.name: value.shape if value.name in by_values else fitter.shape(value)
+        for value in first.values()
+    }
+
+
+def generalize(
+    graph: Graph,
+    graphs: Sequence[Graph],
+    points: Sequence[Mapping[str, Number]],
+    candidates: Sequence[Size],
+) -> None:
+    """Replace the numbers that differ between `graphs`, which are the same program at `points`.
+
+    Raises:
+        CaptureError: if the graphs differ otherwise, or no expression gives a number.
+    """
+    _check_same(graph, graphs, points)
+    _generalize(_Fitter(graph, graphs, points, candidates), graph, graphs)
+    fitter = _Fitter(graph, graphs, points, candidates)
+    fitter.before = list(graph.values())
+    for i, output in enumerate(graph.outputs):
+        variants = [g.outputs[i] for g in graphs]
+        if type(output) in (int, float) and not all(_same(output, v) for v in variants):
+            found = fitter.with_dims(variants) or fitter.number(variants, [])
+            if found is None:
+                raise CaptureError(
+                    f"{graph.name}: the program returns the number {output}, which follows from dynamic sizes in a way that the "
+                    "graph cannot express"
+                )
+            graph.outputs[i] = found
+
+
+def _generalize(fitter: _Fitter, graph: Graph, graphs: Sequence[Graph]) -> None:
+    for i, node in enumerate(graph.nodes):
+        variants = [g.nodes[i] for g in graphs]
+        node.args = tuple(
+            fitter.argument(node, arg, [v.args[k] for v in variants])
+            for k, arg in enumerate(node.args)
+        )
+        for k, inner in enumerate(node.graphs):
+            same = [v.graphs[k] for v in variants]
+            inside = _Fitter(inner, same, [{} for _ in same], ())
+            for value in inner.inputs:
+                value.shape = inside.shape(value)
+            _generalize(inside, inner, same)
+        for value in node.values():
+            if None not in value.shape:
+                value.shape = fitter.shape(value)
+            fitter.before.append(value)
