@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import _C
@@ -14,9 +14,9 @@ from .._pytree import tree_flatten, tree_unflatten
 from ..utils._pytree import keystr, tree_flatten_with_path
 from ._generalize import generalize, shapes_of, structure
 from ._fit import other_sizes
-from ._ir import Graph, Value
-from ._recorder import Recorder, State, active, layers_off, refuse_composites, state_of
-from ._sizes import Constraint, Dim, Number, Symbol, symbol
+from ._ir import Gradient, Graph, Value
+from ._recorder import Recorder, State, Watched, active, grad_of, layers_off, refuse_composites, state_of
+from ._sizes import Constraint, Dim, Number, Size, Symbol, symbol
 from ._symbols import (
     CaptureError,
     SizeMode,
@@ -70,14 +70,14 @@ def _dynamic_dims(
         )
         given_args, given_kwargs = dynamic
     elif isinstance(dynamic, Mapping):
-        names = _positional_names(fn, len(args))
+        names = _positional_names(fn, len(args))[: len(args)]
         unknown = set(dynamic) - set(names) - set(kwargs)
         if unknown:
             raise ValueError(
                 f"capture: dynamic names {', '.join(map(repr, sorted(unknown)))}, but the arguments are "
                 f"{', '.join([*names, *kwargs])}"
             )
-        given_args = tuple(dynamic.get(name) for name in names)
+        given_args = tuple(dynamic.get(name) for name in names[: len(args)])
         given_kwargs = {name: dynamic.get(name) for name in kwargs}
     elif isinstance(dynamic, (list, tuple)):
         if len(dynamic) > len(args):
@@ -151,7 +151,7 @@ class _Symbols:
         self.all: dict[str, Symbol] = {}
         self.at: dict[tuple[int, int], str] = {}
         self.automatic: set[str] = set()
-        self.constraints: list[Constraint] = []
+        self.merged: dict[tuple[int, int], str | None] = {}  # places whose symbol is another's now
         named: dict[Any, str] = {}
         for i, of_leaf in dims.items():
             for d, dim in sorted(of_leaf.items()):
@@ -190,11 +190,20 @@ class _Symbols:
             first = by_size.setdefault(self.all[name].hint, name)
             if first == name or name not in self.automatic:
                 continue
-            self.at = {place: first if n == name else n for place, n in self.at.items()}
+            for place, n in self.at.items():
+                if n == name:
+                    self.at[place] = first
+                    self.merged[place] = source
             del self.all[name]
             changed = True
-            self.constraints.append(Constraint(symbol(first), "==", symbol(first), source))
         return changed
+
+    def equalities(self, values: Mapping[int, Value]) -> list[Constraint]:
+        """The sizes that the program needs to be equal, though the caller did not say so."""
+        return [
+            Constraint(Size("dim", values[i], d), "==", symbol(self.at[i, d]), source)
+            for (i, d), source in self.merged.items()
+        ]
 
 
 def _resized(leaves: Sequence[Any], symbols: _Symbols, sizes: Mapping[str, int]) -> list[Any]:
@@ -264,7 +273,7 @@ class _Program:
             lambda tensor: (sizes or _sizes_of)(active()[-1], tensor),
             lambda tensor: active()[-1].fresh(tensor),
         )
-        watched = _Watch([*graph.inputs], recorder, self.state)
+        watched = _Watch(recorder, self.state)
         try:
             with recorder.recording(), mode:
                 result = self.fn(*args, **kwargs)
@@ -308,15 +317,10 @@ def _sizes_of(recorder: Recorder, tensor: Tensor) -> Any:
 class _Watch:
     """Finds effects of a program that no operator shows."""
 
-    def __init__(self, inputs: list[Value], recorder: Recorder, state: Sequence[State]) -> None:
+    def __init__(self, recorder: Recorder, state: Sequence[State]) -> None:
         self.recorder = recorder
-        self.state = state
-        self.tensors = [known.tensor for known in recorder._objects.values()]
-        self.tensors += [entry.tensor for entry in state]
-        self.before = [
-            (tensor, tensor._storage_id(), tuple(tensor.shape), _grad_of(tensor))
-            for tensor in self.tensors
-        ]
+        for entry in state:
+            recorder.watch(entry.tensor, entry.label)
         self.seed = _C.default_generator("cpu").initial_seed()
 
     def check(self, undo: bool) -> None:
@@ -326,30 +330,29 @@ class _Watch:
                 f"{graph.name}: the program seeds the random number generator, which a graph would not repeat: seed before "
                 "the call"
             )
-        for tensor, storage, shape, grad in self.before:
-            value = self.recorder.find(tensor)
-            label = value.label if value is not None else "a tensor"
-            if tensor._storage_id() != storage or tuple(tensor.shape) != shape:
+        for seen in self.recorder.watched.values():
+            tensor = seen.tensor
+            if tensor._storage_id() != seen.storage or tuple(tensor.shape) != seen.shape:
                 raise CaptureError(
-                    f"{graph.name}: the program gives '{label}' other memory or another shape (set_, resize_ or .data=), "
+                    f"{graph.name}: the program gives '{seen.label}' other memory or another shape (set_, resize_ or .data=), "
                     "which a graph would not repeat"
                 )
-            now = _grad_of(tensor)
-            if now is grad:
-                continue
-            if grad is not None or now is None:
-                raise CaptureError(
-                    f"{graph.name}: the program replaces the gradient of '{label}', which a graph would not repeat: set .grad "
-                    "to None before the capture"
-                )
-            input_value = self.recorder.value_of(tensor)
-            graph.gradients.append((input_value, self.recorder.value_of(now)))
-            if undo:
-                tensor.grad = None
+            now = grad_of(tensor)
+            if now is not seen.grad:
+                self._note_gradient(seen, now)
+                if undo:
+                    tensor.grad = seen.grad
 
-
-def _grad_of(tensor: Tensor) -> Any:
-    return tensor.grad if tensor.requires_grad and tensor.is_leaf else None
+    def _note_gradient(self, seen: Watched, now: Tensor | None) -> None:
+        before = seen.grad
+        if before is not None and self.recorder.find(before) is not None:
+            raise CaptureError(
+                f"{self.recorder.graph.name}: the program uses the gradient that '{seen.label}' had before and replaces it, "
+                "which a graph would not repeat: set .grad to None before the capture"
+            )
+        value = None if now is None else self.recorder.value_of(now)
+        gradient = Gradient(self.recorder.value_of(seen.tensor), value, before is not None)
+        self.recorder.graph.gradients.append(gradient)
 
 
 def _finish(recorder: Recorder, result: Any, mode: SizeMode) -> None:
@@ -432,6 +435,8 @@ def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
     if not symbols.all:
         return program.run(program.leaves)[0]
     points, graphs = _captures(program, symbols)
+    if any(structure(graph) != structure(graphs[0]) for graph in graphs):
+        _find_fixed_size(program, symbols)
     shapes = shapes_of(graphs, points)
 
     def sizes(recorder: Recorder, tensor: Tensor) -> Any:
@@ -451,7 +456,9 @@ def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
     recorder, mode = program.run(program.leaves, sizes=sizes, symbols=symbols)
     graph = recorder.graph
     generalize(graph, graphs, points, list(mode.crossed))
-    graph.constraints = _distinct([*symbols.constraints, *guards])
+    inputs = iter(graph.user_inputs())
+    values = {i: next(inputs) for i, leaf in enumerate(program.leaves) if isinstance(leaf, Tensor)}
+    graph.constraints = _distinct([*symbols.equalities(values), *guards])
     for constraint in graph.constraints:
         for point, other in zip(points[1:], graphs[1:], strict=True):
             if _is_over_symbols(constraint) and not constraint.holds(point):
@@ -460,6 +467,24 @@ def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
                     f"operators for the sizes {dict(point)}, where that does not hold: {other.name}"
                 )
     return recorder
+
+
+def _find_fixed_size(program: _Program, symbols: _Symbols) -> None:
+    """Run a program that depends on sizes in ways that graphs cannot hold, to name the line."""
+
+    def sizes(recorder: Recorder, tensor: Tensor) -> Any:
+        value = recorder.find(tensor)
+        if value is None:
+            return None
+        return SymbolicShape(
+            n if size.op == "const" else SymbolicNumber(size, n, lambda constraint: None)
+            for size, n in zip(expressions_of(value), tensor.shape, strict=True)
+        )
+
+    base = {s.name: s.hint for s in symbols.all.values()}
+    leaves = _resized(program.leaves, symbols, base)
+    with _keeping_random_state():
+        program.run(leaves, undo=True, sizes=sizes, symbols=symbols)
 
 
 def _is_over_symbols(constraint: Constraint) -> bool:
@@ -471,6 +496,8 @@ def _distinct(constraints: list[Constraint]) -> list[Constraint]:
     found: dict[str, Constraint] = {}
     for constraint in constraints:
         if constraint.left.op == constraint.right.op == "const":
+            continue
+        if constraint.left == constraint.right:
             continue
         found.setdefault(str(constraint), constraint)
     return list(found.values())
@@ -524,10 +551,16 @@ def _line_of(error: BaseException) -> str:
 
 def _capture_at(program: _Program, symbols: _Symbols, sizes: Mapping[str, int]) -> Graph:
     """The graph of a run at other sizes, whose effects are taken back."""
+    with _keeping_random_state():
+        leaves = _resized(program.leaves, symbols, sizes)
+        return program.run(leaves, undo=True)[0].graph
+
+
+@contextlib.contextmanager
+def _keeping_random_state() -> Iterator[None]:
     generator = _C.default_generator("cpu")
     state = generator.get_state()
     try:
-        leaves = _resized(program.leaves, symbols, sizes)
-        return program.run(leaves, undo=True)[0].graph
+        yield
     finally:
         generator.set_state(state)

@@ -220,15 +220,17 @@ class _Checker:
 
     def check_buffers(self, node: Node) -> None:
         given = {value.buffer for value in node.inputs()}
+        memory = {self.metas[id(value)]._storage_id() for value in node.inputs()}
         for value in node.values():
+            shares = value.buffer in given
             if isinstance(node, _Structured):
-                if value.buffer in given:
+                if shares:
                     self.fault(f"%{value.name} must have memory of its own, not that of an operand", node)
                 continue
-            shares = value.buffer in given
-            if node.record.is_view and not shares:
+            is_view = node.record.is_view or self.metas[id(value)]._storage_id() in memory
+            if is_view and not shares and not node.record.may_be_view:
                 self.fault(f"%{value.name} is a view, but shares no memory with an argument", node)
-            if shares and not (node.record.is_view or node.record.may_be_view):
+            if shares and not (is_view or node.record.may_be_view):
                 self.fault(f"%{value.name} shares memory with an argument, but is no view", node)
 
     # ---- graphs inside of nodes
@@ -298,8 +300,8 @@ class _Checker:
     # ---- the rest
 
     def check_outputs(self) -> None:
-        gradients = [value for pair in self.graph.gradients for value in pair]
-        for value in [*values_in(self.graph.outputs), *gradients]:
+        gradients = [gradient.input for gradient in self.graph.gradients]
+        for value in [*self.graph.results(), *gradients]:
             if self.defined.get(id(value)) is not value:
                 self.fault(f"%{value.name} is returned, but not defined")
         for output in self.graph.outputs:

@@ -94,7 +94,8 @@ def _part(
     outer = active()[-1]
     recorder = Recorder(role, undo=True, outer=outer)
     generator = _C.default_generator("cpu")
-    state = generator.get_state()
+    with layers_off():
+        state = generator.get_state()
     try:
         for tensor in operands:
             _add_operand(recorder, outer, tensor)
@@ -104,7 +105,8 @@ def _part(
                 recorder.graph.outputs.append(_returned(recorder, role, leaf))
     finally:
         recorder.take_back()
-        generator.set_state(state)
+        with layers_off():
+            generator.set_state(state)
     return recorder, spec
 
 

@@ -10,6 +10,7 @@ from .._C import Tensor
 from ._ir import (
     Buffer,
     Call,
+    Gradient,
     Graph,
     GraphError,
     If,
@@ -177,7 +178,9 @@ def replace_uses(graph: Graph, old: Value, new: Value, after: Node | None = None
         node.args = tuple(map_values(arg, change) for arg in node.args)
         node.outs = tuple(change(out) for out in node.outs)
     graph.outputs = [map_values(output, change) for output in graph.outputs]
-    graph.gradients = [(value, change(grad)) for value, grad in graph.gradients]
+    graph.gradients = [
+        g if g.value is None else g._replace(value=change(g.value)) for g in graph.gradients
+    ]
     return count
 
 
@@ -210,8 +213,7 @@ def erase(graph: Graph, node: Node) -> None:
 
 def eliminate_dead(graph: Graph) -> int:
     """`Graph.eliminate_dead`: goes backwards, and knows which memory is read later on."""
-    live: set[Any] = {v for v in values_in(graph.outputs)}
-    live |= {value for pair in graph.gradients for value in pair}
+    live: set[Any] = set(graph.results())
     read = {value.buffer for value in live}
     read |= {value.buffer for value in graph.inputs}  # their memory outlives the graph
     kept: list[Node] = []
@@ -241,7 +243,7 @@ def _effect_unknown(node: Node) -> bool:
 def merge_common(graph: Graph) -> int:
     """`Graph.merge_common`: memory that is written anywhere takes no part."""
     written = graph.written()
-    shared = {value.buffer for value in values_in(graph.outputs)}
+    shared = {value.buffer for value in graph.results()}
     seen: dict[Any, Node] = {}
     count = 0
     for node in list(graph.nodes):
@@ -379,7 +381,9 @@ def copy_graph(graph: Graph) -> Graph:
         ]
         made.nodes.append(new)
     made.outputs = [mapped(output) for output in graph.outputs]
-    made.gradients = [(values[a], values[b]) for a, b in graph.gradients]
+    made.gradients = [
+        Gradient(values[g.input], g.value and values[g.value], g.replaces) for g in graph.gradients
+    ]
     from ._sizes import Symbol
 
     for s in graph.symbols.values():

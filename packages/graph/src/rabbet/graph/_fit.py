@@ -64,6 +64,8 @@ def fit(
     for size in candidates:
         if matches(size, numbers, points):
             return size
+    if all(type(n) is float for n in numbers):
+        return _reciprocal(numbers, points)
     if any(type(n) is not int for n in numbers):
         return None
     names = list(points[0])
@@ -71,6 +73,17 @@ def fit(
         if matches(size, numbers, points):
             return size
     return None
+
+
+def _reciprocal(numbers: Sequence[Number], points: Sequence[Point]) -> Size | None:
+    """The reciprocal of a number of elements, as backward passes of means have it."""
+    if any(n == 0 or abs(n) > 1 for n in numbers):
+        return None
+    counts = fit([round(1 / n) for n in numbers], points)
+    if counts is None:
+        return None
+    size = binary("/", const(1), counts)
+    return size if matches(size, numbers, points) else None
 
 
 def _simple(numbers: Sequence[Number], points: Sequence[Point], names: list[str]) -> Iterable[Size]:

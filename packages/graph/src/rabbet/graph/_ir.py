@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _C
 from .._C import Tensor
@@ -139,6 +139,17 @@ def map_values(arg: Any, change: Callable[[Value], Any]) -> Any:
             else leaf
         )
     return arg
+
+
+class Gradient(NamedTuple):
+    """What `.grad` of an input's tensor is after the call: a value, or None.
+
+    `replaces` says that the program does not look at the gradient before; otherwise it must be None at the call.
+    """
+
+    input: Value
+    value: Value | None
+    replaces: bool
 
 
 class Node:
@@ -301,7 +312,7 @@ class Graph:
         objects: what `Object` arguments stand for.
         in_spec, out_spec: the containers of arguments and results; None: flat.
         static: the plain arguments of the captured call, by position among all leaves.
-        gradients: pairs of an input and the value that `.grad` of its tensor is after the call.
+        gradients: what `.grad` of inputs is after the call.
         opaque: the line of an `autograd.Function`, or None: with one no gradient flows through the graph.
     """
 
@@ -317,7 +328,7 @@ class Graph:
         self.in_spec: TreeSpec | None = None
         self.out_spec: TreeSpec | None = None
         self.static: dict[int, Any] = {}
-        self.gradients: list[tuple[Value, Value]] = []
+        self.gradients: list[Gradient] = []
         self.opaque: str | None = None
         self._names = 0
 
@@ -354,8 +365,14 @@ class Graph:
 
     def is_returned(self, value: Value) -> bool:
         """Whether a value is an output, or becomes a gradient."""
-        returned = any(v is value for v in values_in(self.outputs))
-        return returned or any(value is grad for _, grad in self.gradients)
+        return any(v is value for v in self.results())
+
+    def results(self) -> Iterator[Value]:
+        """The values that the graph hands out: outputs and gradients."""
+        yield from values_in(self.outputs)
+        for gradient in self.gradients:
+            if gradient.value is not None:
+                yield gradient.value
 
     def written(self) -> set[Buffer]:
         """The memory that some node writes."""

@@ -112,7 +112,10 @@ def infer(
             return None
         return on_meta(map_values(arg, tensor_of))
 
-    args = tuple(converted(arg) for arg in node.args)
+    args = tuple(
+        _C.device("meta") if param.type == "device" and arg is None else converted(arg)
+        for param, arg in zip(info.params, node.args, strict=True)
+    )
     outs = tuple(tensor_of(value) for value in node.outs) or None
     before = _C.set_overrides_disabled(2)
     try:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from .. import _C
 from .._C import Tensor
-from ._ir import INPUT_KINDS, Buffer, Call, Graph, GraphError, If, Node, Object, Value, While
+from ._ir import INPUT_KINDS, Buffer, Call, Gradient, Graph, GraphError, If, Node, Object, Value, While
 from ._sizes import RELATIONS, Constraint, Size, Symbol, binary, const, function, is_function, symbol
 
 _TOKEN = re.compile(
@@ -337,7 +337,8 @@ class _Parser:
             t.take()
             value = self.value()
             t.expect("=")
-            self.graph.gradients.append((value, self.value()))
+            gradient = None if t.accept("None") else self.value()
+            self.graph.gradients.append(Gradient(value, gradient, t.accept("replaces")))
         else:
             self.node()
 

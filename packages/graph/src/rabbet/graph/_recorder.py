@@ -48,6 +48,21 @@ class Known(NamedTuple):
     key: Key
 
 
+class Watched(NamedTuple):
+    """A tensor from outside as it was when the program first used it."""
+
+    tensor: Tensor
+    label: str
+    storage: int
+    shape: tuple[int, ...]
+    grad: Tensor | None
+
+
+def grad_of(tensor: Tensor) -> Tensor | None:
+    """The gradient of a leaf."""
+    return tensor.grad if tensor.requires_grad and tensor.is_leaf else None
+
+
 class State(NamedTuple):
     """A tensor that the program may read and write without getting it as an argument."""
 
@@ -74,6 +89,7 @@ class Recorder(TorchDispatchMode):
         self.outer = outer
         self.outer_values: list[tuple[Value, Value]] = []  # (of the outer graph, the input here)
         self._state = {entry.tensor._storage_id(): entry for entry in state if _has_memory(entry.tensor)}
+        self.watched: dict[int, Watched] = {}
         self._objects: dict[int, Known] = {}
         self._keys: dict[Key, Known] = {}
         self._storages: dict[int, list[Known]] = {}
@@ -133,7 +149,15 @@ class Recorder(TorchDispatchMode):
         if tensor.requires_grad:
             self._differentiable.add(value)
         self.know(tensor, value)
+        self.watch(tensor, label or f"%{value.name}")
         return value
+
+    def watch(self, tensor: Tensor, label: str) -> None:
+        """Remember what a tensor from outside is before the program changes it."""
+        storage, shape = tensor._storage_id(), tuple(tensor.shape)
+        self.watched.setdefault(
+            id(tensor), Watched(tensor, label, storage, shape, grad_of(tensor))
+        )
 
     def value_of(self, tensor: Tensor) -> Value:
         """The value of a tensor, which becomes an input or a view where it is met for the first time."""
@@ -207,10 +231,10 @@ class Recorder(TorchDispatchMode):
             return self.value_of(arg)
         if isinstance(arg, (list, tuple)):
             return [self.argument(name, item) for item in arg]
-        if isinstance(arg, _C.Generator) or callable(arg):
-            return self._object(arg)
         if is_plain(arg):
             return arg
+        if isinstance(arg, _C.Generator) or callable(arg):
+            return self._object(arg)
         raise CaptureError(
             f"{name} at {source_line()}: a graph cannot hold an argument of type {type(arg).__name__}"
         )
@@ -250,9 +274,11 @@ class Recorder(TorchDispatchMode):
         self, name: str, args: tuple[Any, ...], outs: tuple[Any, ...] | None
     ) -> tuple[Any, ...]:
         before = _C.set_overrides_disabled(2)
+        was_off = _dispatch.set_disabled(True)  # recorders around this one do not see the call
         try:
             return self._record(name, args, outs)
         finally:
+            _dispatch.set_disabled(was_off)
             _C.set_overrides_disabled(before)
 
     def _record(

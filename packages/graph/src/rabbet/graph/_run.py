@@ -82,7 +82,7 @@ def _size_message(
     if origin is not None:
         text += f": it equals dimension {origin[1]} of {_name(origin[0])}"
     reason = next(
-        (c.source for c in graph.constraints if c.relation == "==" and c.left == size == c.right),
+        (c.source for c in graph.constraints if c.left == Size("dim", value, d)),
         None,
     )
     return text + (f" because of {reason}" if reason else "")
@@ -119,7 +119,9 @@ def _describe_symbols(graph: Graph, sizes: Sequence[Size], symbols: Mapping[str,
     return "; ".join(parts.values())
 
 
-def _check_sizes(graph: Graph, symbols: Mapping[str, int]) -> None:
+def _check_sizes(
+    graph: Graph, symbols: Mapping[str, int], env: Mapping[Value, Tensor]
+) -> None:
     for s in graph.symbols.values():
         n = symbols.get(s.name)
         if n is None or (s.low <= n and (s.high is None or n <= s.high)):
@@ -128,7 +130,7 @@ def _check_sizes(graph: Graph, symbols: Mapping[str, int]) -> None:
         high = "inf" if s.high is None else s.high
         raise InputError(f"{graph.name}: {place}expected a size in [{s.low}, {high}], got {n}")
     for c in graph.constraints:
-        if not c.holds(symbols):
+        if not c.holds(symbols, lambda value: env[value].shape):
             line = f", on which {c.source} relies" if c.source else ""
             described = _describe_symbols(graph, (c.left, c.right), symbols)
             raise InputError(
@@ -271,7 +273,7 @@ def _note(error: Exception, graph: Graph, i: int, node: Node) -> None:
 
 def _last_uses(graph: Graph) -> dict[int, list[Value]]:
     """For each node the values that nobody needs behind it."""
-    kept = {v for v in values_in(graph.outputs)} | {v for pair in graph.gradients for v in pair}
+    kept = set(graph.results())
     last: dict[Value, int] = {}
     for i, node in enumerate(graph.nodes):
         for value in [*node.values(), *node.inputs()]:
@@ -357,7 +359,7 @@ def prepare(graph: Graph, tensors: Sequence[Any]) -> tuple[dict[Value, Tensor], 
         _check_input(graph, value, tensor, symbols)
         _check_strides(graph, value, tensor)
         env[value] = tensor
-    _check_sizes(graph, symbols)
+    _check_sizes(graph, symbols, env)
     _check_memory(graph, env)
     return env, symbols
 
@@ -372,8 +374,9 @@ def run(graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         InputError: if the arguments differ from those of the capture in what the graph relies on.
     """
     env, symbols = prepare(graph, _flat_arguments(graph, args, kwargs))
-    for value, _ in graph.gradients:
-        if env[value].grad is not None:
+    for gradient in graph.gradients:
+        value = gradient.input
+        if env[value].grad is not None and not gradient.replaces:
             raise InputError(
                 f"{graph.name}: {_name(value)} has a gradient already, which it had not at the capture: set .grad to None"
             )
@@ -384,8 +387,8 @@ def run(graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         quiet = _grad_off
     with without_autocast(), quiet():
         outputs = runner.run()
-    for value, gradient in graph.gradients:
-        env[value].grad = runner.env[gradient]
+    for gradient in graph.gradients:
+        env[gradient.input].grad = None if gradient.value is None else runner.env[gradient.value]
     if graph.out_spec is not None:
         return tree_unflatten(outputs, graph.out_spec)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -130,8 +130,9 @@ class _Writer:
             yield f"{inner}opaque @ {quoted(graph.opaque)}"
         for node in graph.nodes:
             yield from self.node(node, inner)
-        for value, gradient in graph.gradients:
-            yield f"{inner}gradient %{value.name} = %{gradient.name}"
+        for g in graph.gradients:
+            replaces = " replaces" if g.replaces else ""
+            yield f"{inner}gradient %{g.input.name} = {argument_text(g.value)}{replaces}"
         yield f"{inner}return {', '.join(map(argument_text, graph.outputs))}".rstrip()
         yield f"{indent}}}"
 
