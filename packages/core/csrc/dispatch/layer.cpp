@@ -311,7 +311,7 @@ void add_layer(PyObject* handler, PyObject* reader, PyObject* on_read) {
   static const char* const none[] = {nullptr};
   RbLayer desc{};
   desc.struct_size = RB_SIZE(RbLayer, thread_free);
-  desc.flags = RB_L_VIEWS;
+  desc.flags = RB_L_VIEWS | RB_L_DERIVATIVES;
   desc.name = "python";
   desc.phase = kPhase;
   desc.on_missing = RB_L_FALLBACK;

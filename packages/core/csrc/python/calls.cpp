@@ -2,11 +2,13 @@
 
 #include <pybind11/stl.h>
 
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "arguments.h"
 #include "errors.h"
+#include "formula/formula_kernel.h"
 #include "op_type.h"
 #include "run_overload.h"
 #include "tensor_type.h"
@@ -47,6 +49,17 @@ py::object with_call(
         describe_call(given.data(), nargs, keywords).c_str(), why.c_str());
 }
 
+const Op* record_named(const std::string& name) {
+  if (const Op* const op = find_op(name.c_str())) return op;
+  const size_t split = name.rfind(".vjp.");
+  const Op* const of = split == std::string::npos ? nullptr : find_op(name.substr(0, split).c_str());
+  for (size_t i = 0; of && i < of->params.size(); ++i) {
+    const Op* const derivative = find_derivative(*of, static_cast<int>(i));
+    if (derivative && name == derivative->name) return derivative;
+  }
+  raise(PyExc_KeyError, "no operator '%s'", name.c_str());
+}
+
 namespace {
 
 const Overload& overload_of(const std::string& name) {
@@ -55,7 +68,11 @@ const Overload& overload_of(const std::string& name) {
       if (name == overload.op->name) return overload;
     }
   }
-  raise(PyExc_KeyError, "no record '%s'", name.c_str());
+  static std::map<const Op*, Overload> derivatives;
+  const Op* const op = record_named(name);
+  const auto found = derivatives.find(op);
+  return found != derivatives.end() ? found->second
+                                    : derivatives.emplace(op, make_overload(op)).first->second;
 }
 
 // The tensors that a call writes, one for each result.

@@ -79,12 +79,6 @@ int32_t warn_in_python(const char* message) {
 
 // ---- what is registered
 
-const Op* op_named(const std::string& name) {
-  const Op* op = find_op(name.c_str());
-  if (!op) raise(PyExc_KeyError, "no operator '%s'", name.c_str());
-  return op;
-}
-
 const char* const kTypeNames[] = {
     "Tensor", "Tensor[]",  "Scalar", "int",    "float",    "bool",   "str",     "dtype",
     "device", "Generator", "dim",    "newdim", "dim[]",    "perm",   "size[]",  "bsize[]",
@@ -198,7 +192,7 @@ std::vector<std::string> argument_names(const Op& op, uint64_t mask) {
 }
 
 py::dict describe_op(const std::string& name) {
-  const Op* op = op_named(name);
+  const Op* op = record_named(name);
   py::dict d;
   d["name"] = op->name;
   d["base"] = op->base;

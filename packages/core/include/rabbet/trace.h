@@ -90,6 +90,11 @@ typedef struct RbDeferral {
  * composite. RB_OK: it may; anything else is the error of the read. */
 typedef int32_t (*RbReadFn)(void* self, const RbTensor* t, const char* what);
 
+/* RbLayer.flags. The thread includes the layer, and no tensor need carry its key: derivatives of
+ * elementwise operators that the backend has as single kernels come as single calls then, with the
+ * rounding of a program without the layer. Such an operator has the name "OP.vjp.ARGUMENT". */
+enum { RB_L_DERIVATIVES = 2 };
+
 enum { /* RbMemory.flags */
        /* Code outside of core may read or write it: it was adopted, or its address was handed out
         * (to NumPy, by DLPack, by data_ptr()). */

@@ -29,10 +29,13 @@ def meta_tensor(
     shape: Sequence[int], dtype: _C.dtype, strides: Sequence[int] | None = None
 ) -> Tensor:
     """A tensor of this shape without memory."""
+    empty = _C.op("empty")
     if strides is None:
-        made: Tensor = _C.op("empty")(list(shape), dtype=dtype, device="meta")
-    else:
-        made = _C.op("empty_strided")(list(shape), list(strides), dtype=dtype, device="meta")
+        made: Tensor = empty(list(shape), dtype=dtype, device="meta")
+        return made
+    extent = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    flat = empty([extent if all(shape) else 0], dtype=dtype, device="meta")
+    made = _C.op("as_strided")(flat, list(shape), list(strides))
     return made
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
 from typing import Any, NamedTuple
 
 from .. import _C
@@ -67,11 +66,11 @@ def record(name: str) -> Record:
     found = _records.get(name)
     if found is not None:
         return found
-    if name not in _names():
-        _names.cache_clear()
-        if name not in _names():
-            _load_pack(name)
-    info = _C.op_info(name)
+    try:
+        info = _C.op_info(name)
+    except KeyError:
+        _load_pack(name)
+        info = _C.op_info(name)
     made = _made(info)
     if "::" not in name:
         _records[name] = made
@@ -89,11 +88,6 @@ def _load_pack(name: str) -> None:
     near = difflib.get_close_matches(name, _C.record_names(), 2)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise UnknownOperator(f"there is no operator '{name}'{hint}")
-
-
-@functools.cache
-def _names() -> frozenset[str]:
-    return frozenset(_C.record_names())
 
 
 def _may_draw(info: dict[str, Any]) -> bool:
