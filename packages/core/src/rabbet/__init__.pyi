@@ -19,6 +19,7 @@ from . import array_api as array_api
 from . import autograd as autograd
 from . import distributions as distributions
 from . import func as func
+from . import graph as graph
 from . import nn as nn
 from . import optim as optim
 from . import profiler as profiler

@@ -7,14 +7,18 @@
 The guide is docs/tutorial/graphs.md.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._capture import capture
 from ._control import cond, while_loop
 from ._ir import Buffer, Call, Graph, GraphError, If, Node, Object, Value, While
-from ._module import GraphModule
 from ._parse import ParseError, parse
 from ._run import InputError
 from ._sizes import Constraint, Dim, Size, Symbol
 from ._symbols import CaptureError
+
+if TYPE_CHECKING:
+    from ._module import GraphModule
 
 __all__ = [
     "Buffer",
@@ -39,3 +43,11 @@ __all__ = [
     "parse",
     "while_loop",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "GraphModule":  # needs the wheel rabbet-nn
+        from ._module import GraphModule
+
+        return GraphModule
+    raise AttributeError(f"module 'rabbet.graph' has no attribute '{name}'")

@@ -246,6 +246,8 @@ class _Program:
         self.labels = _labels(fn, args, kwargs)
         owners = [fn.__self__] if inspect.ismethod(fn) and _is_module(fn.__self__) else []
         owners += [fn] if _is_module(fn) else []
+        self.own = state_of(owners)  # of the module: inputs, used or not, as in its state dict
+        self.training = owners[0].training if owners else None
         self.state = state_of([*owners, *(state if isinstance(state, (list, tuple)) else [state])])
         self.name = getattr(fn, "__name__", type(fn).__name__)
 
@@ -268,6 +270,10 @@ class _Program:
             value = recorder.add_input(leaf, "input", label)
             if symbols is not None:
                 _name_sizes(graph, value, i, symbols)
+        for entry in self.own:
+            if recorder.find(entry.tensor) is None:
+                recorder.add_state(entry)
+        graph.training = self.training
         args, kwargs = tree_unflatten(list(leaves), self.spec)
         mode = SizeMode(
             lambda tensor: (sizes or _sizes_of)(active()[-1], tensor),

@@ -365,6 +365,7 @@ def copy_graph(graph: Graph) -> Graph:
             value.name, value.dtype, value.shape, value.device, buffer,
             node=node, kind=value.kind, label=value.label, hint=value.hint, strides=value.strides,
         )  # fmt: skip
+        new.transient = value.transient
         values[value] = new
         return new
 
@@ -394,7 +395,7 @@ def copy_graph(graph: Graph) -> Graph:
     ]
     made.bound, made.objects = dict(graph.bound), dict(graph.objects)
     made.in_spec, made.out_spec, made.static = graph.in_spec, graph.out_spec, dict(graph.static)
-    made.opaque = graph.opaque
+    made.opaque, made.training = graph.opaque, graph.training
     return made
 
 

@@ -46,6 +46,7 @@ class Value:
         kind, label: of an input: one of INPUT_KINDS, and its path in the program ("x", "layer.weight").
         hint: the shape when the graph was captured; None where nobody knows.
         strides: of an input that is not row-major: its strides at the capture.
+        transient: whether a buffer stays out of state dicts.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class Value:
         "node",
         "shape",
         "strides",
+        "transient",
     )
 
     def __init__(
@@ -85,6 +87,7 @@ class Value:
         self.label = label
         self.hint = hint
         self.strides = strides
+        self.transient = False
 
     @property
     def ndim(self) -> int:
@@ -313,6 +316,7 @@ class Graph:
         in_spec, out_spec: the containers of arguments and results; None: flat.
         static: the plain arguments of the captured call, by position among all leaves.
         gradients: what `.grad` of inputs is after the call.
+        training: whether the captured module was in training mode; None for functions.
         opaque: the line of an `autograd.Function`, or None: with one no gradient flows through the graph.
     """
 
@@ -329,6 +333,7 @@ class Graph:
         self.out_spec: TreeSpec | None = None
         self.static: dict[int, Any] = {}
         self.gradients: list[Gradient] = []
+        self.training: bool | None = None
         self.opaque: str | None = None
         self._names = 0
 

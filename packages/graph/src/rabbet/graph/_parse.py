@@ -329,6 +329,9 @@ class _Parser:
         elif word == "require":
             t.take()
             self.require()
+        elif word == "training":
+            t.take()
+            self.graph.training = bool(self.argument())
         elif word == "opaque":
             t.take()
             t.expect("@")
@@ -347,6 +350,7 @@ class _Parser:
         value = self.declaration(None, kind)
         if t.kind == "string":
             value.label = t.string()
+        value.transient = t.accept("transient")
         if t.accept("strides"):
             t.expect("[")
             value.strides = tuple(int(n) for n in self.arguments("]"))

@@ -69,6 +69,7 @@ class State(NamedTuple):
     kind: str
     label: str
     tensor: Tensor
+    transient: bool = False
 
 
 class Recorder(TorchDispatchMode):
@@ -152,6 +153,10 @@ class Recorder(TorchDispatchMode):
         self.watch(tensor, label or f"%{value.name}")
         return value
 
+    def add_state(self, entry: State) -> None:
+        """Make a tensor of the program's state an input of the graph."""
+        self.add_input(entry.tensor, entry.kind, entry.label).transient = entry.transient
+
     def watch(self, tensor: Tensor, label: str) -> None:
         """Remember what a tensor from outside is before the program changes it."""
         storage, shape = tensor._storage_id(), tuple(tensor.shape)
@@ -173,7 +178,7 @@ class Recorder(TorchDispatchMode):
             if entry is None:
                 label = f"constant_{sum(v.kind == 'constant' for v in self.graph.inputs)}"
                 return self.add_input(tensor, "constant", label)
-            self.add_input(entry.tensor, entry.kind, entry.label)
+            self.add_state(entry)
             if (value := self.find(tensor)) is not None:
                 return value
         return self._view(tensor)
@@ -563,15 +568,24 @@ def state_of(owners: Iterable[Any]) -> list[State]:
     found: list[State] = []
     seen: set[int] = set()
 
-    def add(kind: str, label: str, tensor: Any) -> None:
+    def add(kind: str, label: str, tensor: Any, transient: bool = False) -> None:
         if isinstance(tensor, Tensor) and id(tensor) not in seen and _C.composite_layer(tensor) is None:
             seen.add(id(tensor))
-            found.append(State(kind, label, tensor))
+            found.append(State(kind, label, tensor, transient))
 
     for i, owner in enumerate(owners):
         prefix = "" if i == 0 else f"state_{i}."
         _collect(owner, prefix, add)
     return found
+
+
+def _transient_names(module: Any) -> set[str]:
+    """Names of the buffers that a module's state dict leaves out."""
+    return {
+        f"{path}.{name}" if path else name
+        for path, part in module.named_modules()
+        for name in getattr(part, "_non_persistent_buffers_set", ())
+    }
 
 
 def _collect(owner: Any, prefix: str, add: Any) -> None:
@@ -580,8 +594,9 @@ def _collect(owner: Any, prefix: str, add: Any) -> None:
     elif hasattr(owner, "named_parameters"):
         for name, tensor in owner.named_parameters():
             add("parameter", prefix + name, tensor)
+        transient = _transient_names(owner)
         for name, tensor in owner.named_buffers():
-            add("buffer", prefix + name, tensor)
+            add("buffer", prefix + name, tensor, name in transient)
     elif hasattr(owner, "param_groups"):
         for i, group in enumerate(owner.param_groups):
             _collect(group, f"{prefix}group_{i}.", add)

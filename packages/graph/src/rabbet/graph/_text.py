@@ -114,6 +114,8 @@ class _Writer:
             line = f"{inner}{value.kind} {self.declared(value)}"
             if value.label is not None:
                 line += f" {quoted(value.label)}"
+            if value.transient:
+                line += " transient"
             if value.strides is not None:
                 line += f" strides [{', '.join(map(str, value.strides))}]"
             yield line
@@ -126,6 +128,8 @@ class _Writer:
         for constraint in graph.constraints:
             source = "" if constraint.source is None else f" @ {quoted(constraint.source)}"
             yield f"{inner}require {constraint}{source}"
+        if graph.training is not None:
+            yield f"{inner}training {graph.training}"
         if graph.opaque is not None:
             yield f"{inner}opaque @ {quoted(graph.opaque)}"
         for node in graph.nodes:
