@@ -258,9 +258,10 @@ class _Program:
         undo: bool = False,
         sizes: Callable[[Recorder, Tensor], Any] | None = None,
         symbols: _Symbols | None = None,
+        shapes: Mapping[str, Any] | None = None,
     ) -> tuple[Recorder, SizeMode]:
         """Run the program once and record it."""
-        recorder = Recorder(self.name, self.state, undo=undo)
+        recorder = Recorder(self.name, self.state, undo=undo, shapes=shapes)
         graph = recorder.graph
         for i, (leaf, label) in enumerate(zip(leaves, self.labels, strict=True)):
             if not isinstance(leaf, Tensor):
@@ -440,31 +441,29 @@ def _drop_unused_data(graph: Graph) -> None:
 def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
     if not symbols.all:
         return program.run(program.leaves)[0]
-    points, graphs = _captures(program, symbols)
+    points, graphs, multiples = _captures(program, symbols)
     if any(structure(graph) != structure(graphs[0]) for graph in graphs):
         _find_fixed_size(program, symbols)
-    shapes = shapes_of(graphs, points)
+    shapes = shapes_of(graphs, points, multiples)
+
+    guards: list[Constraint] = []
 
     def sizes(recorder: Recorder, tensor: Tensor) -> Any:
         value = recorder.find(tensor)
-        if value is None:
-            return None
-        if (unknown := _sizes_of(recorder, tensor)) is not None:
-            return unknown
-        if value.node is not None and value.name in shapes:
-            value.shape = shapes[value.name]
+        if value is None or (unknown := _sizes_of(recorder, tensor)) is not None:
+            return None if value is None else unknown
         return SymbolicShape(
             n if size.op == "const" else SymbolicNumber(size, n, guards.append)
             for size, n in zip(expressions_of(value), tensor.shape, strict=True)
         )
 
-    guards: list[Constraint] = []
-    recorder, mode = program.run(program.leaves, sizes=sizes, symbols=symbols)
+    recorder, mode = program.run(program.leaves, sizes=sizes, symbols=symbols, shapes=shapes)
     graph = recorder.graph
     generalize(graph, graphs, points, list(mode.crossed))
     inputs = iter(graph.user_inputs())
     values = {i: next(inputs) for i, leaf in enumerate(program.leaves) if isinstance(leaf, Tensor)}
     graph.constraints = _distinct([*symbols.equalities(values), *guards])
+    _refuse_inner_sizes(graph)
     for constraint in graph.constraints:
         for point, other in zip(points[1:], graphs[1:], strict=True):
             if _is_over_symbols(constraint) and not constraint.holds(point):
@@ -473,6 +472,18 @@ def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
                     f"operators for the sizes {dict(point)}, where that does not hold: {other.name}"
                 )
     return recorder
+
+
+def _refuse_inner_sizes(graph: Graph) -> None:
+    """Refuse constraints on sizes that only a branch or a loop knows."""
+    known = set(graph.values())
+    for constraint in graph.constraints:
+        for leaf in [*constraint.left.leaves(), *constraint.right.leaves()]:
+            if leaf.op == "dim" and leaf.args[0] not in known:
+                raise CaptureError(
+                    f"{graph.name}: a branch or loop compares a size that it makes itself, at {constraint.source}: a graph "
+                    "cannot check it"
+                )
 
 
 def _find_fixed_size(program: _Program, symbols: _Symbols) -> None:
@@ -511,8 +522,8 @@ def _distinct(constraints: list[Constraint]) -> list[Constraint]:
 
 def _captures(
     program: _Program, symbols: _Symbols
-) -> tuple[list[Mapping[str, Number]], list[Graph]]:
-    """Graphs of the program at the sizes of its arguments and at two others, with those sizes."""
+) -> tuple[list[Mapping[str, Number]], list[Graph], bool]:
+    """Graphs of the program at the sizes of its arguments and at others, with the sizes; whether these are multiples."""
     base = {s.name: s.hint for s in symbols.all.values()}
     first = _capture_at(program, symbols, base)
     errors: list[tuple[Exception, Mapping[str, int]]] = []
@@ -529,11 +540,11 @@ def _captures(
             base = {s.name: s.hint for s in symbols.all.values()}
             found = [first, *graphs]
             if all(structure(g) == structure(first) for g in graphs) or multiples:
-                return [base, *others], found
+                return [base, *others], found, multiples
         if attempt == 0 and not symbols.merge_equal(_line_of(errors[0][0]) if errors else None):
             break
     if not errors:
-        return [base, *others], found
+        return [base, *others], found, multiples
     error, point = errors[0]
     sizes = ", ".join(
         f"{symbols.all[name].name} = {n}" if name in symbols.all else f"{name} = {n}"

@@ -195,6 +195,13 @@ class _Checker:
             return
         except Exception as error:
             return self.fault(f"refused for these arguments: {error}", node)
+        for value in node.outs:
+            shape = concrete_shape(value, self.hints)
+            if shape is not None and tuple(self.metas[id(value)].shape) != shape:
+                self.fault(
+                    f"%{value.name}: expected shape {tuple(self.metas[id(value)].shape)} to write, got {type_text(value)}",
+                    node,
+                )
         for found, result in zip(inferred, node.results, strict=False):
             if not isinstance(result, list):
                 self.compare(node, result, found)

@@ -116,6 +116,7 @@ def _add_operand(recorder: Recorder, outer: Recorder, tensor: Tensor) -> None:
     same = recorder.find(tensor)
     if same is None:
         value = recorder.add_input(tensor, "input", None)
+        value.shape = given.shape
     else:  # the same tensor twice
         value = recorder.graph.add_input(
             tensor.dtype, tensor.shape, device=tensor.device, name=recorder.next_name(),

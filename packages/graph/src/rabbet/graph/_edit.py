@@ -134,7 +134,9 @@ def add_results(graph: Graph, node: Node, info: Record) -> None:
 def _other_sizes(graph: Graph) -> list[dict[str, int]]:
     from ._fit import other_sizes
 
-    return other_sizes(graph.symbols) if graph.symbols else []
+    if not graph.symbols:
+        return []
+    return [*other_sizes(graph.symbols), *other_sizes(graph.symbols, start=1)]
 
 
 def _fitted_shape(
@@ -214,6 +216,7 @@ def erase(graph: Graph, node: Node) -> None:
 def eliminate_dead(graph: Graph) -> int:
     """`Graph.eliminate_dead`: goes backwards, and knows which memory is read later on."""
     live: set[Any] = set(graph.results())
+    live |= {value for constraint in graph.constraints for value in constraint.made_values()}
     read = {value.buffer for value in live}
     read |= {value.buffer for value in graph.inputs}  # their memory outlives the graph
     kept: list[Node] = []

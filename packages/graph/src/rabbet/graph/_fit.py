@@ -13,8 +13,11 @@ from ._sizes import Number, Size, Symbol, binary, const, symbol
 
 Point = Mapping[str, Number]
 
-# Steps from the size at the capture, a pair for each symbol: primes, so that sums and products of sizes differ, too.
-_STEPS = ((3, 7), (5, 13), (11, 17), (19, 23), (29, 31), (37, 41), (43, 47), (53, 59))
+# Steps from the size at the capture for each symbol, so irregular that sizes, their halves, sums and products differ.
+_STEPS = (
+    (3, 10, 1), (5, 2, 13), (11, 17, 4), (7, 1, 9), (2, 12, 21), (13, 5, 8), (9, 19, 3), (4, 8, 15),
+)  # fmt: skip
+OTHERS = 3  # sizes at which a program with dynamic sizes runs besides those of its arguments
 
 
 def within(s: Symbol, size: int) -> bool:
@@ -22,23 +25,28 @@ def within(s: Symbol, size: int) -> bool:
     return size >= max(s.low, 2) and (s.high is None or size <= s.high)
 
 
-def other_sizes(symbols: Mapping[str, Symbol], multiples: bool = False) -> list[dict[str, int]]:
-    """Two more points: sizes of all symbols that differ from those at the capture and from each other.
+def other_sizes(
+    symbols: Mapping[str, Symbol], multiples: bool = False, start: int = 0
+) -> list[dict[str, int]]:
+    """More points: sizes of all symbols that differ from those at the capture and from each other.
 
     Args:
         multiples: take multiples of the captured sizes, for programs that divide sizes.
+        start: take other steps than with another number.
     """
-    points: list[dict[str, int]] = [{}, {}]
+    points: list[dict[str, int]] = [{} for _ in range(OTHERS)]
     for i, s in enumerate(symbols.values()):
-        steps = _STEPS[i % len(_STEPS)]
-        for k in range(2):
+        steps = _STEPS[(i + 3 * start) % len(_STEPS)]
+        taken = {s.hint}
+        for k, point in enumerate(points):
             if multiples:
-                wanted = [s.hint * (2 + k + i), s.hint * (2 + k), s.hint // 2, s.hint // 3]
+                wanted = [s.hint * n for n in (2 + (i + k) % 3, 5 + k + start, 2 + k, 9 + i)]
+                wanted += [s.hint // n for n in (2, 3, 4, 5, 6)]
             else:
-                wanted = [s.hint + steps[k], s.hint - steps[k], s.hint + 1 + k, s.hint - 1 - k]
-            taken = {s.hint, points[0].get(s.name)}
-            size = next((n for n in wanted if within(s, n) and n not in taken), None)
-            points[k][s.name] = s.hint if size is None else size
+                wanted = [s.hint + steps[k] + start, s.hint - steps[k], s.hint + 1 + k, s.hint - 1 - k]
+            size = next((n for n in wanted if within(s, n) and n not in taken), s.hint)
+            taken.add(size)
+            point[s.name] = size
     return points
 
 
@@ -51,19 +59,23 @@ def matches(size: Size, numbers: Sequence[Number], points: Sequence[Point]) -> b
     return found == list(numbers) and [type(n) for n in found] == [type(n) for n in numbers]
 
 
-def fit(
+def exact(
     numbers: Sequence[Number], points: Sequence[Point], candidates: Iterable[Size] = ()
 ) -> Size | None:
-    """An expression over the symbols for a number at each point; None if no simple one gives them.
-
-    Args:
-        candidates: expressions that the program computed itself; they are tried first.
-    """
+    """A constant, one of the candidates, which the program computed itself, or a symbol, if it gives all numbers."""
     if len({(type(n), n) for n in numbers}) == 1:
         return const(numbers[0])
-    for size in candidates:
+    for size in [*candidates, *map(symbol, points[0])]:
         if matches(size, numbers, points):
             return size
+    return None
+
+
+def fit(numbers: Sequence[Number], points: Sequence[Point]) -> Size | None:
+    """An expression over the symbols for a number at each point; None if no simple one gives them."""
+    found = exact(numbers, points)
+    if found is not None:
+        return found
     if all(type(n) is float for n in numbers):
         return _reciprocal(numbers, points)
     if any(type(n) is not int for n in numbers):
@@ -87,8 +99,6 @@ def _reciprocal(numbers: Sequence[Number], points: Sequence[Point]) -> Size | No
 
 
 def _simple(numbers: Sequence[Number], points: Sequence[Point], names: list[str]) -> Iterable[Size]:
-    for name in names:
-        yield symbol(name)
     first, second = numbers[0], numbers[1]
     for count in (1, 2, 3):
         for subset in itertools.combinations_with_replacement(names, count):

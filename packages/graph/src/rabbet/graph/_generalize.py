@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ._fit import fit
+from .._C import Tensor
+from ._fit import exact, fit, matches, other_sizes
 from ._ir import Graph, Node, Value
+from ._meta import Unknown, concrete_shape, infer, meta_tensor
 from ._sizes import Number, Size
 from ._symbols import CaptureError
 
@@ -82,20 +84,17 @@ class _Fitter:
         self.before: list[Value] = list(graph.inputs)  # values that are there
 
     def number(self, numbers: Sequence[Number], near: Sequence[Value]) -> Size | None:
-        found = fit(numbers, self.points, self.usable(numbers))
+        """An expression: what the program computed, a size of a value that is there, or a formula."""
+        plain = [s for s in self.candidates if all(leaf.op != "dim" for leaf in s.leaves())]
+        found = self.with_dims(numbers) or exact(numbers, self.points, plain)
         if found is not None:
             return found
         for value in [*near, *reversed(self.before)]:
             for d in range(value.ndim):
                 if all(h[value.name][d] == n for h, n in zip(self.hints, numbers, strict=True)):
-                    return Size("dim", value, d)
-        return None
-
-    def usable(self, numbers: Sequence[Number]) -> Iterator[Size]:
-        """The candidates that give the numbers, where they contain sizes of values."""
-        for size in self.candidates:
-            if all(leaf.op != "dim" for leaf in size.leaves()):
-                yield size
+                    size = value.shape[d]
+                    return Size("dim", value, d) if size is None or size.op == "const" else size
+        return fit(numbers, self.points)
 
     def with_dims(self, numbers: Sequence[Number]) -> Size | None:
         known = {value.name: value for value in self.before}
@@ -124,9 +123,7 @@ class _Fitter:
             ]
         if type(arg) not in (int, float) or all(_same(arg, other) for other in variants):
             return arg
-        found = self.with_dims(variants)
-        if found is None:
-            found = self.number(variants, list(node.inputs()))
+        found = self.number(variants, list(node.inputs()))
         if found is None:
             raise CaptureError(
                 f"{node.op} at {node.source}: the number {arg} follows from the dynamic sizes in a way that the graph cannot "
@@ -135,8 +132,74 @@ class _Fitter:
         return found
 
     def shape(self, value: Value) -> tuple[Size | None, ...]:
-        numbers = list(zip(*(h[value.name] for h in self.hints), strict=True))
-        return tuple(fit(n, self.points) for n in numbers)
+        """The shape of an input: constants and symbols."""
+        numbers = zip(*(h[value.name] for h in self.hints), strict=True)
+        return tuple(exact(n, self.points) for n in numbers)
+
+
+class _Shapes:
+    """Finds the shapes of values, and tries them at sizes at which the program did not run, by inference."""
+
+    def __init__(
+        self, graph: Graph, graphs: Sequence[Graph], points: Sequence[Mapping[str, Number]], multiples: bool
+    ) -> None:
+        self.fitter = _Fitter(graph, graphs, points, ())
+        self.by_values = {value.name for value in graph.values() if None in value.shape}
+        self.tried: list[Mapping[str, Number]] = []
+        for start in (1, 2):
+            self.tried += other_sizes(graph.symbols, multiples, start)
+        self.metas: list[dict[str, Tensor]] = [{} for _ in self.tried]
+        for value in graph.inputs:
+            for point, known in zip(self.tried, self.metas, strict=True):
+                shape = concrete_shape(value, point)
+                if shape is not None:
+                    known[value.name] = meta_tensor(shape, value.dtype)
+
+    def of_node(self, node: Node, variants: Sequence[Node]) -> None:
+        """Set the shapes of a node's results."""
+        for value in node.values():
+            if value.name not in self.by_values:
+                value.shape = self.fitter.shape(value)
+        inferred = self.inferred(node, variants)
+        for i, value in enumerate(node.values()):
+            shape = list(value.shape)
+            for d in range(value.ndim):
+                numbers = [h[value.name][d] for h in self.fitter.hints]
+                points = [*self.fitter.points]
+                for k, results in inferred.items():
+                    numbers.append(results[i].shape[d])
+                    points.append(self.tried[k])
+                size = shape[d]
+                if size is not None:
+                    shape[d] = size if matches(size, numbers, points) else None
+                elif value.name not in self.by_values and len(inferred) >= 3:
+                    shape[d] = fit(numbers, points)
+            value.shape = tuple(shape)
+            for k, results in inferred.items():
+                self.metas[k][value.name] = results[i]
+
+    def inferred(self, node: Node, variants: Sequence[Node]) -> dict[int, list[Tensor]]:
+        """The results at each point that can be tried."""
+        if node.graphs or node.outs:
+            return {}
+        try:
+            args = [
+                self.fitter.argument(node, arg, [v.args[k] for v in variants])
+                for k, arg in enumerate(node.args)
+            ]
+        except CaptureError:
+            return {}
+        trial = Node(node.op, args)
+        found: dict[int, list[Tensor]] = {}
+        for k, (point, known) in enumerate(zip(self.tried, self.metas, strict=True)):
+            try:
+                results = infer(trial, lambda value, known=known: known[value.name], point)  # type: ignore[misc]
+            except (Unknown, KeyError, RuntimeError, ValueError, IndexError, TypeError):
+                continue
+            flat = [t for r in results for t in (r if isinstance(r, list) else [r])]
+            if len(flat) == len(node.values()):
+                found[k] = flat
+        return found
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -144,17 +207,20 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def shapes_of(
-    graphs: Sequence[Graph], points: Sequence[Mapping[str, Number]]
+    graphs: Sequence[Graph], points: Sequence[Mapping[str, Number]], multiples: bool
 ) -> dict[str, tuple[Size | None, ...]]:
-    """The shapes of the values of a program's graph; a size that no simple expression gives is None."""
+    """The shapes of the values of a program's graph; a size that no simple expression gives is None.
+
+    Args:
+        multiples: whether `points` are multiples of the sizes at the capture.
+    """
     first = graphs[0]
     _check_same(first, graphs, points)
-    fitter = _Fitter(first, graphs, points, ())
-    by_values = {value.name for value in first.values() if None in value.shape}
-    return {
-        value.name: value.shape if value.name in by_values else fitter.shape(value)
-        for value in first.values()
-    }
+    shapes = _Shapes(first, graphs, points, multiples)
+    for i, node in enumerate(first.nodes):
+        shapes.of_node(node, [g.nodes[i] for g in graphs])
+        shapes.fitter.before += node.values()
+    return {value.name: value.shape for value in first.values()}
 
 
 def generalize(
@@ -175,7 +241,7 @@ def generalize(
     for i, output in enumerate(graph.outputs):
         variants = [g.outputs[i] for g in graphs]
         if type(output) in (int, float) and not all(_same(output, v) for v in variants):
-            found = fitter.with_dims(variants) or fitter.number(variants, [])
+            found = fitter.number(variants, [])
             if found is None:
                 raise CaptureError(
                     f"{graph.name}: the program returns the number {output}, which follows from dynamic sizes in a way that the "
@@ -194,10 +260,7 @@ def _generalize(fitter: _Fitter, graph: Graph, graphs: Sequence[Graph]) -> None:
         for k, inner in enumerate(node.graphs):
             same = [v.graphs[k] for v in variants]
             inside = _Fitter(inner, same, [{} for _ in same], ())
-            for value in inner.inputs:
+            for value in inner.values():
                 value.shape = inside.shape(value)
             _generalize(inside, inner, same)
-        for value in node.values():
-            if None not in value.shape:
-                value.shape = fitter.shape(value)
-            fitter.before.append(value)
+        fitter.before += node.values()

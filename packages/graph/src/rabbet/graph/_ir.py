@@ -383,6 +383,15 @@ class Graph:
         """The memory that some node writes."""
         return {value.buffer for node in self.nodes for value in node.writes()}
 
+    def constraints_at(self) -> dict[int, list[Constraint]]:
+        """The constraints by the position of the node behind which they can be checked; -1: before all."""
+        made = {id(v): i for i, node in enumerate(self.nodes) for v in node.values()}
+        found: dict[int, list[Constraint]] = {}
+        for constraint in self.constraints:
+            at = max((made.get(id(v), -1) for v in constraint.made_values()), default=-1)
+            found.setdefault(at, []).append(constraint)
+        return found
+
     def user_inputs(self) -> list[Value]:
         """The inputs that a caller passes."""
         return [value for value in self.inputs if value.kind == "input"]

@@ -59,7 +59,7 @@ class _Tokens:
     def fail_at(self, offset: int, message: str) -> NoReturn:
         line = self.text.count("\n", 0, offset) + 1
         column = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
-        shown = self.text.splitlines()[line - 1].strip() if self.text.strip() else ""
+        shown = [*self.text.splitlines(), ""][line - 1].strip()
         raise ParseError(f"line {line}, column {column}: {message}\n  {shown}")
 
     def fail(self, expected: str) -> NoReturn:

@@ -80,14 +80,17 @@ class Recorder(TorchDispatchMode):
         state: parameters, buffers and other tensors that are inputs by name as soon as the program uses them.
         undo: whether writes to memory from outside are taken back by `take_back`.
         outer: the recorder of the graph around this one: its values become inputs where the program uses them.
+        shapes: the shapes of values by name, where they are known from other captures.
     """
 
     def __init__(
-        self, name: str, state: Iterable[State] = (), *, undo: bool = False, outer: Recorder | None = None
+        self, name: str, state: Iterable[State] = (), *, undo: bool = False, outer: Recorder | None = None,
+        shapes: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.graph = Graph(name)
         self.outer = outer
+        self._shapes = shapes or {}
         self.outer_values: list[tuple[Value, Value]] = []  # (of the outer graph, the input here)
         self._state = {entry.tensor._storage_id(): entry for entry in state if _has_memory(entry.tensor)}
         self.watched: dict[int, Watched] = {}
@@ -216,10 +219,11 @@ class Recorder(TorchDispatchMode):
         if buffer is None:
             same_memory = self._storages.get(tensor._storage_id(), ())
             buffer = same_memory[0].value.buffer if same_memory else Buffer("made")
+        name = self.next_name()
         value = Value(
-            self.next_name(),
+            name,
             tensor.dtype,
-            tensor.shape,
+            self._shapes.get(name, tensor.shape),
             tensor.device,
             buffer,
             node=node,
@@ -304,6 +308,7 @@ class Recorder(TorchDispatchMode):
         returned = _C.call_record(name, args, outs)
         self.graph.nodes.append(node)
         if outs is not None:
+            self._check_written(node, outs)
             return ()
         results = as_results(info, returned)
         for result in results:
@@ -323,6 +328,14 @@ class Recorder(TorchDispatchMode):
                 raise CaptureError(
                     f"{node.op} at {node.source} writes to a tensor that is neither an argument nor state of the captured "
                     "program: pass it as an argument, or name its owner in state="
+                )
+
+    def _check_written(self, node: Node, outs: Sequence[Tensor]) -> None:
+        for value, out in zip(node.outs, outs, strict=True):
+            if value.hint != tuple(out.shape):
+                raise CaptureError(
+                    f"{node.op} at {node.source} resizes a tensor from {value.hint} to {tuple(out.shape)}, which a graph does "
+                    "not repeat: give out= a tensor of the result's shape"
                 )
 
     def _follow_gradients(self, node: Node, args: Sequence[Any]) -> None:

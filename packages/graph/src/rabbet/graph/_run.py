@@ -12,7 +12,7 @@ from .._pytree import tree_flatten, tree_unflatten
 from ._ir import Call, Graph, GraphError, If, Node, Object, Value, While, _Structured, values_in
 from ._meta import as_results
 from ._records import record
-from ._sizes import Number, Size
+from ._sizes import Constraint, Number, Size
 from ._text import type_text
 
 
@@ -129,13 +129,24 @@ def _check_sizes(
         place = "" if s.origin is None else f"input {_name(s.origin[0])}, dimension {s.origin[1]}: "
         high = "inf" if s.high is None else s.high
         raise InputError(f"{graph.name}: {place}expected a size in [{s.low}, {high}], got {n}")
-    for c in graph.constraints:
-        if not c.holds(symbols, lambda value: env[value].shape):
-            line = f", on which {c.source} relies" if c.source else ""
-            described = _describe_symbols(graph, (c.left, c.right), symbols)
-            raise InputError(
-                f"{graph.name}: the sizes break the constraint {c}{line}: {described}"
-            )
+    for c in graph.constraints_at().get(-1, ()):
+        _check_constraint(graph, c, symbols, env)
+
+
+def _check_constraint(
+    graph: Graph, c: Constraint, symbols: Mapping[str, int], env: Mapping[Value, Tensor]
+) -> None:
+    if c.holds(symbols, lambda value: env[value].shape):
+        return
+    line = f", on which {c.source} relies" if c.source else ""
+    described = [_describe_symbols(graph, (c.left, c.right), symbols)]
+    described += [
+        f"%{value.name}, a result of {value.node.op if value.node else ''}, has the shape {tuple(env[value].shape)}"
+        for value in dict.fromkeys(c.made_values())
+    ]
+    raise InputError(
+        f"{graph.name}: the sizes break the constraint {c}{line}: {'; '.join(filter(None, described))}"
+    )
 
 
 def _check_memory(graph: Graph, env: Mapping[Value, Tensor]) -> None:
@@ -213,12 +224,15 @@ class _Runner:
 
     def run(self) -> list[Any]:
         last = _last_uses(self.graph)
+        required = self.graph.constraints_at()
         for i, node in enumerate(self.graph.nodes):
             try:
                 self.node(node)
             except Exception as error:
                 _note(error, self.graph, i, node)
                 raise
+            for constraint in required.get(i, ()):
+                _check_constraint(self.graph, constraint, self.symbols, self.env)
             for value in last.get(i, ()):
                 self.env.pop(value, None)
         return [self.argument(output) for output in self.graph.outputs]
@@ -278,6 +292,9 @@ def _last_uses(graph: Graph) -> dict[int, list[Value]]:
     for i, node in enumerate(graph.nodes):
         for value in [*node.values(), *node.inputs()]:
             last[value] = i
+    for i, constraints in graph.constraints_at().items():
+        for value in (v for c in constraints for v in c.made_values()):
+            last[value] = max(last.get(value, i), i)
     found: dict[int, list[Value]] = {}
     for value, i in last.items():
         if value not in kept and value.kind == "made":

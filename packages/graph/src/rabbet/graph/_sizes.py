@@ -173,6 +173,12 @@ class Constraint(NamedTuple):
     def __str__(self) -> str:
         return f"{self.left} {self.relation} {self.right}"
 
+    def made_values(self) -> list[Value]:
+        """The results of nodes whose sizes it names: it can be checked once they are there."""
+        leaves = [*self.left.leaves(), *self.right.leaves()]
+        values = [leaf.args[0] for leaf in leaves if leaf.op == "dim"]
+        return [value for value in values if value.node is not None]
+
 
 class Symbol:
     """A size of an input that may differ from call to call.

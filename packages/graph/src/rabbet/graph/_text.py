@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .. import _C
 from ._ir import Graph, GraphError, Node, Object, Value, While, _Structured
-from ._sizes import Size
+from ._sizes import Constraint, Size
 
 _PLAIN = (type(None), bool, int, float, complex, str, _C.dtype, _C.device, _C.layout)
 
@@ -107,6 +107,11 @@ class _Writer:
             yield from _Writer().graph(graph, indent + "  ", role)
         yield f"{indent}}}"
 
+    def constraints(self, constraints: Iterable[Constraint], indent: str) -> Iterator[str]:
+        for constraint in constraints:
+            source = "" if constraint.source is None else f" @ {quoted(constraint.source)}"
+            yield f"{indent}require {constraint}{source}"
+
     def graph(self, graph: Graph, indent: str = "", role: str | None = None) -> Iterator[str]:
         inner = indent + "  "
         yield f"{indent}{role or 'graph'} {quoted(graph.name)} {{"
@@ -125,15 +130,15 @@ class _Writer:
             if symbol.origin is not None:
                 line += f" is dim(%{symbol.origin[0].name}, {symbol.origin[1]})"
             yield line
-        for constraint in graph.constraints:
-            source = "" if constraint.source is None else f" @ {quoted(constraint.source)}"
-            yield f"{inner}require {constraint}{source}"
+        required = graph.constraints_at()
+        yield from self.constraints(required.get(-1, ()), inner)
         if graph.training is not None:
             yield f"{inner}training {graph.training}"
         if graph.opaque is not None:
             yield f"{inner}opaque @ {quoted(graph.opaque)}"
-        for node in graph.nodes:
+        for i, node in enumerate(graph.nodes):
             yield from self.node(node, inner)
+            yield from self.constraints(required.get(i, ()), inner)
         for g in graph.gradients:
             replaces = " replaces" if g.replaces else ""
             yield f"{inner}gradient %{g.input.name} = {argument_text(g.value)}{replaces}"
