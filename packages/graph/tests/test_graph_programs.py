@@ -6,7 +6,7 @@ import pytest
 from graph_programs import Program
 
 import rabbet
-from rabbet.graph import capture, parse
+from rabbet.graph import CaptureError, InputError, capture, parse
 from rabbet.utils._pytree import tree_leaves
 
 COUNT = int(os.environ.get("RABBET_GRAPH_PROGRAMS", "60"))
@@ -59,3 +59,36 @@ def test_graphs_compute_what_programs_compute(seed):
 def test_the_generator_of_programs_draws_all_kinds_of_steps():
     names = {step.__qualname__ for seed in range(COUNT) for step in Program(seed).steps}
     assert len(names) >= 16
+
+
+def with_shape(program, shape, seed):
+    """Inputs of another shape."""
+    before, program.shape = program.shape, shape
+    made = program.inputs(seed)
+    program.shape = before
+    return made
+
+
+def test_graphs_with_dynamic_sizes_compute_what_programs_compute():
+    captured = 0
+    for seed in range(COUNT):
+        program = Program(seed, length=10)
+        rows, columns = program.shape
+        try:
+            graph = capture(program, *program.inputs(5), dynamic=[{0: "rows", 1: "columns"}] * program.ninputs)
+        except CaptureError:  # shapes that agreed by chance, or numbers that are part of the program
+            continue
+        captured += 1
+        graph.check()
+        assert str(parse(str(graph))) == str(graph)
+        for shape in ((rows + 2, columns + 3), (rows + 5, columns), (rows, columns)):
+            try:
+                wanted = outcome(program, with_shape(program, shape, 3))
+            except (RuntimeError, IndexError):
+                continue
+            try:
+                found = outcome(graph.run, with_shape(program, shape, 3))
+            except InputError:
+                continue
+            assert found == wanted, (seed, shape)
+    assert captured > COUNT / 4

@@ -79,6 +79,16 @@ def test_numbers_that_python_computes_stay_expressions():
     assert "test_sizes.py:" in str(found.value) and "in program relies" in str(found.value)
 
 
+def test_a_branch_on_sizes_keeps_the_side_of_the_capture():
+    def program(x):
+        return x.sin() if x.shape[0] > 8 else x.cos() * 2
+
+    graph = checked(capture(program, rabbet.ones(6), dynamic=True))
+    assert agree(program, graph, rabbet.ones(8)) and agree(program, graph, rabbet.ones(3))
+    with pytest.raises(InputError, match="the sizes break the constraint s0 <= 8, on which .*test_sizes.py"):
+        graph.run(rabbet.ones(9))
+
+
 def test_ranges_are_kept():
     n = Dim("n", min=3, max=12)
     graph = checked(capture(lambda x: x + 1, rabbet.ones(4), dynamic={"x": {0: n}}))

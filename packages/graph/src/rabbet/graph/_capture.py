@@ -13,7 +13,7 @@ from .._C import Tensor
 from .._pytree import tree_flatten, tree_unflatten
 from ..utils._pytree import keystr, tree_flatten_with_path
 from ._generalize import generalize, shapes_of, structure
-from ._fit import other_sizes
+from ._fit import OTHERS, other_sizes
 from ._ir import Gradient, Graph, Value
 from ._recorder import Recorder, State, Watched, active, grad_of, layers_off, refuse_composites, state_of
 from ._sizes import Constraint, Dim, Number, Size, Symbol, symbol
@@ -442,9 +442,7 @@ def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
     if not symbols.all:
         return program.run(program.leaves)[0]
     points, graphs, multiples = _captures(program, symbols)
-    if any(structure(graph) != structure(graphs[0]) for graph in graphs):
-        _find_fixed_size(program, symbols)
-    shapes = shapes_of(graphs, points, multiples)
+    shapes = shapes_of(graphs, points, symbols.all, multiples)
 
     guards: list[Constraint] = []
 
@@ -459,18 +457,14 @@ def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
 
     recorder, mode = program.run(program.leaves, sizes=sizes, symbols=symbols, shapes=shapes)
     graph = recorder.graph
-    generalize(graph, graphs, points, list(mode.crossed))
     inputs = iter(graph.user_inputs())
     values = {i: next(inputs) for i, leaf in enumerate(program.leaves) if isinstance(leaf, Tensor)}
     graph.constraints = _distinct([*symbols.equalities(values), *guards])
     _refuse_inner_sizes(graph)
-    for constraint in graph.constraints:
-        for point, other in zip(points[1:], graphs[1:], strict=True):
-            if _is_over_symbols(constraint) and not constraint.holds(point):
-                raise CaptureError(
-                    f"{graph.name}: the program takes one path at {constraint.source} where {constraint}, but ran the same "
-                    f"operators for the sizes {dict(point)}, where that does not hold: {other.name}"
-                )
+    kept = [k for k, point in enumerate(points) if _holds(graph.constraints, point)]
+    generalize(
+        graph, [graphs[k] for k in kept], [points[k] for k in kept], list(mode.crossed)
+    )
     return recorder
 
 
@@ -486,15 +480,20 @@ def _refuse_inner_sizes(graph: Graph) -> None:
                 )
 
 
-def _find_fixed_size(program: _Program, symbols: _Symbols) -> None:
-    """Run a program that depends on sizes in ways that graphs cannot hold, to name the line."""
+def _guards_of(program: _Program, symbols: _Symbols) -> list[Constraint]:
+    """The comparisons of sizes that a program makes at the sizes of its arguments.
+
+    Raises:
+        CaptureError: if it needs a fixed number, with the line.
+    """
+    guards: list[Constraint] = []
 
     def sizes(recorder: Recorder, tensor: Tensor) -> Any:
         value = recorder.find(tensor)
         if value is None:
             return None
         return SymbolicShape(
-            n if size.op == "const" else SymbolicNumber(size, n, lambda constraint: None)
+            n if size.op == "const" else SymbolicNumber(size, n, guards.append)
             for size, n in zip(expressions_of(value), tensor.shape, strict=True)
         )
 
@@ -502,11 +501,30 @@ def _find_fixed_size(program: _Program, symbols: _Symbols) -> None:
     leaves = _resized(program.leaves, symbols, base)
     with _keeping_random_state():
         program.run(leaves, undo=True, sizes=sizes, symbols=symbols)
+    return guards
 
 
-def _is_over_symbols(constraint: Constraint) -> bool:
-    leaves = [*constraint.left.leaves(), *constraint.right.leaves()]
-    return all(leaf.op == "symbol" for leaf in leaves)
+def _points(
+    symbols: _Symbols, multiples: bool, guards: Sequence[Constraint]
+) -> list[dict[str, int]]:
+    """Sizes other than those of the arguments at which all comparisons come out the same."""
+    found: list[dict[str, int]] = []
+    for start in range(40):
+        for point in other_sizes(symbols.all, multiples, start):
+            if point not in found and _holds(guards, point):
+                found.append(point)
+        if len(found) >= OTHERS:
+            break
+    return found[:OTHERS]
+
+
+def _holds(constraints: Sequence[Constraint], point: Mapping[str, Number]) -> bool:
+    """Whether the constraints on the inputs' sizes hold at a point."""
+    for constraint in constraints:
+        leaves = [*constraint.left.leaves(), *constraint.right.leaves()]
+        if all(leaf.op == "symbol" for leaf in leaves) and not constraint.holds(point):
+            return False
+    return True
 
 
 def _distinct(constraints: list[Constraint]) -> list[Constraint]:
@@ -527,24 +545,26 @@ def _captures(
     base = {s.name: s.hint for s in symbols.all.values()}
     first = _capture_at(program, symbols, base)
     errors: list[tuple[Exception, Mapping[str, int]]] = []
-    for attempt in range(2):
+    guards: list[Constraint] = []
+    while True:
         for multiples in (False, True):
-            others = other_sizes(symbols.all, multiples)
+            others = _points(symbols, multiples, guards)
             try:
                 graphs = [_capture_at(program, symbols, point) for point in others]
             except CaptureError:
                 raise
             except Exception as error:
-                errors.append((error, others[0]))
+                errors.append((error, others[0] if others else {}))
                 continue
+            if any(structure(graph) != structure(first) for graph in graphs) and not guards:
+                guards = _guards_of(program, symbols)
+                if guards:
+                    break  # again, at sizes for which the program takes the same path
             base = {s.name: s.hint for s in symbols.all.values()}
-            found = [first, *graphs]
-            if all(structure(g) == structure(first) for g in graphs) or multiples:
-                return [base, *others], found, multiples
-        if attempt == 0 and not symbols.merge_equal(_line_of(errors[0][0]) if errors else None):
-            break
-    if not errors:
-        return [base, *others], found, multiples
+            return [base, *others], [first, *graphs], multiples
+        else:
+            if not symbols.merge_equal(_line_of(errors[0][0])):
+                break
     error, point = errors[0]
     sizes = ", ".join(
         f"{symbols.all[name].name} = {n}" if name in symbols.all else f"{name} = {n}"

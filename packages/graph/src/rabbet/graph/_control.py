@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .. import _C
@@ -30,10 +31,11 @@ def cond(
     if not active() or not isinstance(pred, Tensor):
         return true_fn(*operands) if bool(pred) else false_fn(*operands)
     given = _operands_of("cond", operands)
-    if pred.numel() != 1:
-        raise CaptureError(
-            f"cond at {source_line()}: expected a condition of one element, got shape {tuple(pred.shape)}"
-        )
+    with _overrides_off():
+        if pred.numel() != 1:
+            raise CaptureError(
+                f"cond at {source_line()}: expected a condition of one element, got shape {tuple(pred.shape)}"
+            )
     outer = active()[-1]
     then, spec = _part("then", true_fn, given)
     other, other_spec = _part("else", false_fn, given)
@@ -43,7 +45,8 @@ def cond(
         )
     _same_types("cond", then.graph.outputs, "true_fn", other.graph.outputs, "false_fn")
     operand_values = _joined([then, other], len(given))
-    condition = outer.value_of(pred)
+    with _overrides_off():
+        condition = outer.value_of(pred)
     node = If([then.graph, other.graph], [condition, *operand_values], source=_C.source())
     return tree_unflatten(_finish(outer, node), spec)
 
@@ -78,7 +81,16 @@ def while_loop(
     return tuple(_finish(outer, node))
 
 
-# ---- recording
+# ---- recording. Rabbet's own questions about sizes are none of the program's.
+
+
+@contextlib.contextmanager
+def _overrides_off() -> Iterator[None]:
+    before = _C.set_overrides_disabled(2)
+    try:
+        yield
+    finally:
+        _C.set_overrides_disabled(before)
 
 
 def _operands_of(what: str, operands: Any) -> list[Tensor]:
@@ -97,12 +109,14 @@ def _part(
     with layers_off():
         state = generator.get_state()
     try:
-        for tensor in operands:
-            _add_operand(recorder, outer, tensor)
+        with _overrides_off():
+            for tensor in operands:
+                _add_operand(recorder, outer, tensor)
         with recorder.recording():
             leaves, spec = tree_flatten(fn(*operands))
-            for leaf in leaves:
-                recorder.graph.outputs.append(_returned(recorder, role, leaf))
+            with _overrides_off():
+                for leaf in leaves:
+                    recorder.graph.outputs.append(_returned(recorder, role, leaf))
     finally:
         recorder.take_back()
         with layers_off():
@@ -171,6 +185,11 @@ def _unused_input(recorder: Recorder, given: Value) -> Value:
 
 def _finish(outer: Recorder, node: _Structured) -> list[Tensor]:
     """Run a node whose graphs are recorded, and record it."""
+    with _overrides_off():
+        return _run(outer, node)
+
+
+def _run(outer: Recorder, node: _Structured) -> list[Tensor]:
     operands = [outer.tensor_of(value) for value in node.args]
     if _wants_grad(operands):
         raise CaptureError(
@@ -181,13 +200,9 @@ def _finish(outer: Recorder, node: _Structured) -> list[Tensor]:
     outer.save_written(node, operands)
     runner = _Runner(outer.root().graph, with_grad=False)
     runner.env = dict(zip(node.args, operands, strict=True))
-    before = _C.set_overrides_disabled(2)
-    try:
-        with layers_off():
-            results = runner.structured(node)
-        return outer.record_results(node, results)
-    finally:
-        _C.set_overrides_disabled(before)
+    with layers_off():
+        results = runner.structured(node)
+    return outer.record_results(node, results)
 
 
 def _wants_grad(operands: Sequence[Tensor]) -> bool:

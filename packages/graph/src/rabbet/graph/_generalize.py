@@ -9,7 +9,7 @@ from .._C import Tensor
 from ._fit import exact, fit, matches, other_sizes
 from ._ir import Graph, Node, Value
 from ._meta import Unknown, concrete_shape, infer, meta_tensor
-from ._sizes import Number, Size
+from ._sizes import Number, Size, Symbol
 from ._symbols import CaptureError
 
 Hints = dict[str, tuple[int, ...]]
@@ -94,7 +94,7 @@ class _Fitter:
                 if all(h[value.name][d] == n for h, n in zip(self.hints, numbers, strict=True)):
                     size = value.shape[d]
                     return Size("dim", value, d) if size is None or size.op == "const" else size
-        return fit(numbers, self.points)
+        return fit(numbers, self.points) if len(self.points) > 2 else None
 
     def with_dims(self, numbers: Sequence[Number]) -> Size | None:
         known = {value.name: value for value in self.before}
@@ -141,15 +141,21 @@ class _Shapes:
     """Finds the shapes of values, and tries them at sizes at which the program did not run, by inference."""
 
     def __init__(
-        self, graph: Graph, graphs: Sequence[Graph], points: Sequence[Mapping[str, Number]], multiples: bool
+        self,
+        graphs: Sequence[Graph],
+        points: Sequence[Mapping[str, Number]],
+        symbols: Mapping[str, Symbol],
+        multiples: bool,
     ) -> None:
+        graph = graphs[0]
         self.fitter = _Fitter(graph, graphs, points, ())
         self.by_values = {value.name for value in graph.values() if None in value.shape}
         self.tried: list[Mapping[str, Number]] = []
         for start in (1, 2):
-            self.tried += other_sizes(graph.symbols, multiples, start)
+            self.tried += other_sizes(symbols, multiples, start)
         self.metas: list[dict[str, Tensor]] = [{} for _ in self.tried]
         for value in graph.inputs:
+            value.shape = self.fitter.shape(value)
             for point, known in zip(self.tried, self.metas, strict=True):
                 shape = concrete_shape(value, point)
                 if shape is not None:
@@ -207,7 +213,10 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def shapes_of(
-    graphs: Sequence[Graph], points: Sequence[Mapping[str, Number]], multiples: bool
+    graphs: Sequence[Graph],
+    points: Sequence[Mapping[str, Number]],
+    symbols: Mapping[str, Symbol],
+    multiples: bool,
 ) -> dict[str, tuple[Size | None, ...]]:
     """The shapes of the values of a program's graph; a size that no simple expression gives is None.
 
@@ -216,7 +225,7 @@ def shapes_of(
     """
     first = graphs[0]
     _check_same(first, graphs, points)
-    shapes = _Shapes(first, graphs, points, multiples)
+    shapes = _Shapes(graphs, points, symbols, multiples)
     for i, node in enumerate(first.nodes):
         shapes.of_node(node, [g.nodes[i] for g in graphs])
         shapes.fitter.before += node.values()
