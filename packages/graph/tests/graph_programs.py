@@ -1,5 +1,6 @@
 """Random programs for captures: the same steps on the same tensors, eagerly and in a graph."""
 
+import functools
 import random
 
 import rabbet
@@ -63,7 +64,7 @@ class Program:
                 for i in range(before, len(values)):
                     if values[i].is_floating_point():
                         values[i].nan_to_num_(0.5, 1.0, -1.0)
-                steps.append(lambda vs, a=before, b=len(values): _tame(vs, a, b))
+                steps.append(functools.partial(_tame, a=before, b=len(values)))
         return steps
 
     def _pick(self, values, test=lambda t: True):
@@ -213,7 +214,10 @@ class Program:
         return lambda vs: vs.append(rabbet.cat([vs[i], vs[j]]))
 
     def _cast(self, values):
-        i, dtype = self._floats(values), self.rng.choice([rabbet.float64, rabbet.bfloat16, rabbet.int32])
+        i, dtype = (
+            self._floats(values),
+            self.rng.choice([rabbet.float64, rabbet.bfloat16, rabbet.int32]),
+        )
         return lambda vs: vs.append(vs[i].clamp(-9, 9).to(dtype))
 
     def _where(self, values):
@@ -274,7 +278,7 @@ class Program:
             return k + 1, x + rabbet.rand(x.shape) if noisy else x
 
         def step(vs):
-            k, x = while_loop(lambda k, x: k < rounds, body, (rabbet.tensor(0), vs[i]))
+            _, x = while_loop(lambda k, x: k < rounds, body, (rabbet.tensor(0), vs[i]))
             vs.append(x.clone())
 
         return step

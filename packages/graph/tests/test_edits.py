@@ -1,7 +1,6 @@
 """Graphs that are built and edited by hand."""
 
 import pytest
-
 import rabbet
 from rabbet.graph import Graph, GraphError, capture, parse
 
@@ -22,7 +21,7 @@ def test_a_built_graph_runs():
 
 
 def test_call_fills_in_defaults_and_infers_types():
-    graph, x, y, z = built()
+    graph, _, y, z = built()
     assert (z.dtype, [str(n) for n in z.shape]) == (rabbet.float32, ["3"])
     values, indices = graph.call("max.dim", y, dim=1)
     assert indices.dtype == rabbet.int64 and values.node.args == (y, 1, False)
@@ -31,7 +30,7 @@ def test_call_fills_in_defaults_and_infers_types():
 
 
 def test_call_writes_into_a_value():
-    graph, x, y, z = built()
+    graph, _, y, z = built()
     assert graph.call("add", y, 1, outs=(y,), before=z.node) is y
     graph.check()
     assert graph.run(rabbet.ones(2, 3)).tolist() == [6, 6, 6]
@@ -80,7 +79,7 @@ def test_replace_and_erase():
 
 
 def test_a_replacement_has_the_same_type():
-    graph, x, y, z = built()
+    graph, _, y, z = built()
     with pytest.raises(GraphError, match=r"%1 is float32\[2, 3\], but %2 is float32\[3\]"):
         graph.replace_uses(y, z)
 
@@ -132,7 +131,6 @@ def test_sorting_keeps_the_order_of_writes_and_draws():
         return y + x, rabbet.rand(2), rabbet.rand(2)
 
     graph = capture(program, rabbet.ones(2))
-    mul, write, add, *_ = graph.nodes
     graph.nodes[:] = [graph.nodes[i] for i in (0, 1, 4, 3, 2)]
     graph.sort()
     order = [node.op for node in graph.nodes]
@@ -193,7 +191,9 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES)
 def test_each_fault_is_named_with_its_node(line):
-    text = f'graph "g" {{\n  input %x: float32[3]\n  input %y: float32[4]\n  {line}\n  return %x\n}}\n'
+    text = (
+        f'graph "g" {{\n  input %x: float32[3]\n  input %y: float32[4]\n  {line}\n  return %x\n}}\n'
+    )
     with pytest.raises(GraphError) as found:
         parse(text).check()
     assert LINES[line] in str(found.value)
@@ -206,15 +206,15 @@ def test_faults_of_values_are_named():
     graph.nodes[1].args = (other.nodes[0].results[0], [0], False, None)
     with pytest.raises(GraphError, match="node 1 sum: %1 is not defined in the graph"):
         graph.check()
-    graph, x, y, z = built()
+    graph, _, _, z = built()
     z.name = "1"
     with pytest.raises(GraphError, match="two values have the name %1"):
         graph.check()
-    graph, x, y, z = built()
+    graph, *_ = built()
     graph.nodes.append(graph.nodes[0])
     with pytest.raises(GraphError, match="%1 is defined twice"):
         graph.check()
-    graph, x, y, z = built()
+    graph, _, y, _ = built()
     graph.outputs = [y, other.inputs[0], [y]]
     with pytest.raises(GraphError, match="%0 is returned, but not defined"):
         graph.check()

@@ -3,9 +3,8 @@
 import os
 
 import pytest
-from graph_programs import Program
-
 import rabbet
+from graph_programs import Program
 from rabbet.graph import CaptureError, InputError, capture, parse
 from rabbet.utils._pytree import tree_leaves
 
@@ -17,7 +16,11 @@ def bits(value):
     if not isinstance(value, rabbet.Tensor):
         return value
     dense = value.detach().contiguous()
-    raw = dense.view(rabbet.uint8) if dense.ndim and dense.numel() else dense.reshape(-1).view(rabbet.uint8)
+    raw = (
+        dense.view(rabbet.uint8)
+        if dense.ndim and dense.numel()
+        else dense.reshape(-1).view(rabbet.uint8)
+    )
     return (value.dtype, tuple(value.shape), value.stride(), raw.flatten().tolist())
 
 
@@ -35,7 +38,10 @@ def test_graphs_compute_what_programs_compute(seed):
     first = program.inputs(5)
     rabbet.manual_seed(1)
     graph = capture(program, *first)
-    assert outcome(lambda *inputs: None, first)[1:-1] == outcome(program, program.inputs(5))[-1 - len(first) : -1]
+    assert (
+        outcome(lambda *inputs: None, first)[1:-1]
+        == outcome(program, program.inputs(5))[-1 - len(first) : -1]
+    )
     graph.check()
     assert outcome(graph.run, program.inputs(7)) == wanted
 
@@ -43,8 +49,7 @@ def test_graphs_compute_what_programs_compute(seed):
     again = parse(text, graph.bound, graph.objects)
     assert str(again) == text
     again.check()
-    flat = [v for v in outcome(again.run, program.inputs(7))]
-    assert flat == wanted
+    assert outcome(again.run, program.inputs(7)) == wanted
 
     edited = graph.copy()
     before = len(edited.nodes)
@@ -75,8 +80,12 @@ def test_graphs_with_dynamic_sizes_compute_what_programs_compute():
         program = Program(seed, length=10)
         rows, columns = program.shape
         try:
-            graph = capture(program, *program.inputs(5), dynamic=[{0: "rows", 1: "columns"}] * program.ninputs)
-        except CaptureError:  # shapes that agreed by chance, or numbers that are part of the program
+            graph = capture(
+                program, *program.inputs(5), dynamic=[{0: "rows", 1: "columns"}] * program.ninputs
+            )
+        except (
+            CaptureError
+        ):  # shapes that agreed by chance, or numbers that are part of the program
             continue
         captured += 1
         graph.check()

@@ -3,7 +3,6 @@
 import copy
 
 import pytest
-
 import rabbet
 from rabbet import nn
 from rabbet.graph import GraphError, GraphModule, capture, parse
@@ -39,7 +38,10 @@ def test_what_the_capture_fixed_stays():
     assert module.eval() is module and not module.training
     with pytest.raises(NotImplementedError, match="captured in evaluation mode"):
         module.train()
-    with pytest.raises(NotImplementedError, match="'0.weight' is float32 on cpu in the graph, which cannot become float64"):
+    with pytest.raises(
+        NotImplementedError,
+        match=r"'0\.weight' is float32 on cpu in the graph, which cannot become float64",
+    ):
         module.double()
     assert module.float().to("cpu") is module
 
@@ -60,7 +62,7 @@ def test_buffers_outside_of_state_dicts():
 
 
 def test_graphs_must_be_bound():
-    with pytest.raises(GraphError, match="the parameter '0.weight' of the graph is not bound"):
+    with pytest.raises(GraphError, match=r"the parameter '0\.weight' of the graph is not bound"):
         GraphModule(parse(str(capture(model(), rabbet.ones(2, 4)))))
     with pytest.raises(TypeError, match="expected a Graph, got int"):
         GraphModule(3)

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-
 import rabbet
 from rabbet.graph import ParseError, capture, cond, parse, while_loop
 

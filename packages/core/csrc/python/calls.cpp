@@ -52,7 +52,8 @@ py::object with_call(
 const Op* record_named(const std::string& name) {
   if (const Op* const op = find_op(name.c_str())) return op;
   const size_t split = name.rfind(".vjp.");
-  const Op* const of = split == std::string::npos ? nullptr : find_op(name.substr(0, split).c_str());
+  const Op* const of =
+      split == std::string::npos ? nullptr : find_op(name.substr(0, split).c_str());
   for (size_t i = 0; of && i < of->params.size(); ++i) {
     const Op* const derivative = find_derivative(*of, static_cast<int>(i));
     if (derivative && name == derivative->name) return derivative;
@@ -131,9 +132,10 @@ py::object call_record(const std::string& name, const py::tuple& args,
 }  // namespace
 
 void bind_calls(py::module_& m) {
-  m.def("call_record", call_record, py::arg("name"), py::arg("args"), py::arg("outs") = py::none(),
-        "Call a record with an argument for each parameter; `outs`: the tensors to write instead of "
-        "new results.");
+  m.def(
+      "call_record", call_record, py::arg("name"), py::arg("args"), py::arg("outs") = py::none(),
+      "Call a record with an argument for each parameter; `outs`: the tensors to write instead of "
+      "new results.");
 }
 
 }  // namespace rabbet::python

@@ -45,6 +45,7 @@ _OTHER_WHEELS = {
     "distributions": "rabbet-distributions",
     "profiler": "rabbet-profiler",
     "graph": "rabbet-graph",
+    "export": "rabbet-graph",
     "func": "rabbet-vmap",
     "vmap": "rabbet-vmap",
     "amp": "rabbet-autocast",
@@ -61,7 +62,7 @@ _OWN_MODULES = {
     "torch_version", "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
-    "ao", "classes", "distributed", "export", "fx", "mps", "mtia", "nested", "numa",
+    "ao", "classes", "distributed", "fx", "mps", "mtia", "nested", "numa",
     "onnx", "package", "quantization", "sparse", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.

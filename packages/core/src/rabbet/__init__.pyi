@@ -18,6 +18,7 @@ from . import amp as amp
 from . import array_api as array_api
 from . import autograd as autograd
 from . import distributions as distributions
+from . import export as export
 from . import func as func
 from . import graph as graph
 from . import nn as nn
@@ -252,7 +253,6 @@ class _NotThere:
 ao: _NotThere
 classes: _NotThere
 distributed: _NotThere
-export: _NotThere
 fx: _NotThere
 mps: _NotThere
 mtia: _NotThere

@@ -42,7 +42,8 @@ void ask_read_gates(const RbTensor* t, const char* what) {
   const ThreadState& thread = thread_state();
   for (uint64_t on = thread.include & ~thread.exclude; on; on &= on - 1) {
     const ReadGate& gate = gates[__builtin_ctzll(on)];
-    if (const RbReadFn fn = gate.fn.load(std::memory_order_acquire)) check(fn(gate.self.load(), t, what));
+    if (const RbReadFn fn = gate.fn.load(std::memory_order_acquire))
+      check(fn(gate.self.load(), t, what));
   }
 }
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ._capture import capture
 from ._control import cond, while_loop
-from ._ir import Buffer, Call, Graph, GraphError, If, Node, Object, Value, While
+from ._graph import Graph
+from ._ir import Buffer, Call, GraphError, If, Node, Object, Value, While
 from ._parse import ParseError, parse
 from ._run import InputError
 from ._sizes import Constraint, Dim, Size, Symbol

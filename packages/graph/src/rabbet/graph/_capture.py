@@ -8,14 +8,26 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import rabbet
+
 from .. import _C
 from .._C import Tensor
 from .._pytree import tree_flatten, tree_unflatten
 from ..utils._pytree import keystr, tree_flatten_with_path
-from ._generalize import generalize, shapes_of, structure
 from ._fit import OTHERS, other_sizes
-from ._ir import Gradient, Graph, Value
-from ._recorder import Recorder, State, Watched, active, grad_of, layers_off, refuse_composites, state_of
+from ._generalize import generalize, shapes_of, structure
+from ._graph import Graph
+from ._ir import Gradient, Value
+from ._recorder import (
+    Recorder,
+    State,
+    Watched,
+    active,
+    grad_of,
+    layers_off,
+    refuse_composites,
+    state_of,
+)
 from ._sizes import Constraint, Dim, Number, Size, Symbol, symbol
 from ._symbols import (
     CaptureError,
@@ -109,7 +121,9 @@ def _match(arg: Any, spec: Any, found: list[Any]) -> None:
     elif isinstance(arg, Mapping) and isinstance(spec, Mapping):
         for key, item in arg.items():
             _match(item, spec.get(key), found)
-    elif isinstance(arg, (list, tuple)) and isinstance(spec, (list, tuple)) and len(arg) == len(spec):
+    elif (
+        isinstance(arg, (list, tuple)) and isinstance(spec, (list, tuple)) and len(arg) == len(spec)
+    ):
         for item, of_item in zip(arg, spec, strict=True):
             _match(item, of_item, found)
     else:
@@ -147,7 +161,9 @@ def _dims_of(tensor: Any, spec: Any) -> dict[int, Any]:
 class _Symbols:
     """The symbols of a capture, and which dimension of which leaf each is."""
 
-    def __init__(self, dims: dict[int, dict[int, Any]], leaves: Sequence[Any], labels: list[str]) -> None:
+    def __init__(
+        self, dims: dict[int, dict[int, Any]], leaves: Sequence[Any], labels: list[str]
+    ) -> None:
         self.all: dict[str, Symbol] = {}
         self.at: dict[tuple[int, int], str] = {}
         self.automatic: set[str] = set()
@@ -208,8 +224,6 @@ class _Symbols:
 
 def _resized(leaves: Sequence[Any], symbols: _Symbols, sizes: Mapping[str, int]) -> list[Any]:
     """Copies of the arguments in which dynamic dimensions have other sizes; elements repeat."""
-    import rabbet
-
     made: dict[int, Any] = {}
 
     def resized(i: int, leaf: Any) -> Any:
@@ -244,7 +258,9 @@ class _Program:
         self.fn = fn
         self.leaves, self.spec = tree_flatten((args, kwargs))
         self.labels = _labels(fn, args, kwargs)
-        owners = [fn.__self__] if inspect.ismethod(fn) and _is_module(fn.__self__) else []
+        owners: list[Any] = (
+            [fn.__self__] if inspect.ismethod(fn) and _is_module(fn.__self__) else []
+        )
         owners += [fn] if _is_module(fn) else []
         self.own = state_of(owners)  # of the module: inputs, used or not, as in its state dict
         self.training = owners[0].training if owners else None
@@ -406,17 +422,29 @@ def capture(
     Raises:
         CaptureError: if the program does what a graph cannot repeat.
     """
+    return captured(fn, args, kwargs, dynamic, state)
+
+
+def captured(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic: Any = None,
+    state: Any = (),
+    undo: bool = False,
+) -> Graph:
+    """`capture`; `undo` takes back what the program does to its arguments, its state and random numbers."""
     if not callable(fn):
         raise TypeError(f"capture: expected a function or module, got {type(fn).__name__}")
     if active():
         raise CaptureError("capture: a capture is in progress already")
     program = _Program(fn, args, kwargs, state)
     if dynamic is None or dynamic is False:
-        recorder, _ = program.run(program.leaves)
+        recorder = _captured_once(program, undo)
     else:
         dims = _dynamic_dims(fn, dynamic, args, kwargs)
         symbols = _Symbols(dims, program.leaves, program.labels)
-        recorder = _captured_dynamically(program, symbols)
+        recorder = _captured_dynamically(program, symbols, undo)
     graph = recorder.graph
     graph.in_spec = program.spec
     _drop_unused_data(graph)
@@ -438,9 +466,14 @@ def _drop_unused_data(graph: Graph) -> None:
 # ---- dynamic sizes
 
 
-def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
+def _captured_once(program: _Program, undo: bool) -> Recorder:
+    with _keeping_random_state() if undo else contextlib.nullcontext():
+        return program.run(program.leaves, undo=undo)[0]
+
+
+def _captured_dynamically(program: _Program, symbols: _Symbols, undo: bool) -> Recorder:
     if not symbols.all:
-        return program.run(program.leaves)[0]
+        return _captured_once(program, undo)
     points, graphs, multiples = _captures(program, symbols)
     shapes = shapes_of(graphs, points, symbols.all, multiples)
 
@@ -455,16 +488,17 @@ def _captured_dynamically(program: _Program, symbols: _Symbols) -> Recorder:
             for size, n in zip(expressions_of(value), tensor.shape, strict=True)
         )
 
-    recorder, mode = program.run(program.leaves, sizes=sizes, symbols=symbols, shapes=shapes)
+    with _keeping_random_state() if undo else contextlib.nullcontext():
+        recorder, mode = program.run(
+            program.leaves, undo=undo, sizes=sizes, symbols=symbols, shapes=shapes
+        )
     graph = recorder.graph
     inputs = iter(graph.user_inputs())
     values = {i: next(inputs) for i, leaf in enumerate(program.leaves) if isinstance(leaf, Tensor)}
     graph.constraints = _distinct([*symbols.equalities(values), *guards])
     _refuse_inner_sizes(graph)
     kept = [k for k, point in enumerate(points) if _holds(graph.constraints, point)]
-    generalize(
-        graph, [graphs[k] for k in kept], [points[k] for k in kept], list(mode.crossed)
-    )
+    generalize(graph, [graphs[k] for k in kept], [points[k] for k in kept], list(mode.crossed))
     return recorder
 
 
@@ -565,16 +599,13 @@ def _captures(
         else:
             if not symbols.merge_equal(_line_of(errors[0][0])):
                 break
-    error, point = errors[0]
-    sizes = ", ".join(
-        f"{symbols.all[name].name} = {n}" if name in symbols.all else f"{name} = {n}"
-        for name, n in point.items()
-    )
+    first_error, point = errors[0]
+    sizes = ", ".join(f"{name} = {n}" for name, n in point.items())
     hint = "; sizes that must be equal need the same Dim" if len(symbols.at) > 1 else ""
     raise CaptureError(
         f"{program.name}: the program does not accept other sizes than those of its arguments ({sizes}): at "
-        f"{_line_of(error)}: {error}{hint}"
-    ) from error
+        f"{_line_of(first_error)}: {first_error}{hint}"
+    ) from first_error
 
 
 def _line_of(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from .. import _C
 from .._C import Tensor
 from ._edit import hints_of, objects_in
-from ._ir import Call, Graph, GraphError, If, Node, Object, Value, While, _Structured, values_in
+from ._ir import Call, GraphData, GraphError, If, Node, Object, Value, While, _Structured, values_in
 from ._meta import Unknown, concrete_shape, infer, meta_tensor
 from ._records import Parameter, UnknownOperator, record
 from ._sizes import Size
@@ -46,7 +46,7 @@ _LISTS: dict[str, tuple[type, ...]] = {
 class _Checker:
     """Goes through a graph in program order and collects what is wrong."""
 
-    def __init__(self, graph: Graph, where: str = "") -> None:
+    def __init__(self, graph: GraphData, where: str = "") -> None:
         self.graph = graph
         self.where = where
         self.faults: list[str] = []
@@ -125,7 +125,9 @@ class _Checker:
             if self.defined.get(id(value)) is value:
                 continue
             made_later = any(v is value for v in self.graph.values())
-            problem = "is used before it is defined" if made_later else "is not defined in the graph"
+            problem = (
+                "is used before it is defined" if made_later else "is not defined in the graph"
+            )
             self.fault(f"%{value.name} {problem}", node)
         for item in objects_in(node.args):
             if self.graph.objects and item.name not in self.graph.objects:
@@ -151,7 +153,8 @@ class _Checker:
         start = len(self.faults)
         if len(node.args) != len(info.params):
             return self.fault(
-                f"expected {len(info.params)} arguments for {info.schema}, got {len(node.args)}", node
+                f"expected {len(info.params)} arguments for {info.schema}, got {len(node.args)}",
+                node,
             )
         for param, arg in zip(info.params, node.args, strict=True):
             if (problem := self.argument_problem(param, arg)) is not None:
@@ -170,7 +173,11 @@ class _Checker:
 
     def argument_problem(self, param: Parameter, arg: Any) -> str | None:
         if arg is None:
-            return None if param.optional or param.type == "dim[]" else f"expected {param.type}, got None"
+            return (
+                None
+                if param.optional or param.type == "dim[]"
+                else f"expected {param.type}, got None"
+            )
         if param.type == "Tensor":
             fits = isinstance(arg, Value) or (isinstance(arg, _NUMBERS) and param.takes_number)
         elif param.type == "Tensor[]":
@@ -232,7 +239,9 @@ class _Checker:
             shares = value.buffer in given
             if isinstance(node, _Structured):
                 if shares:
-                    self.fault(f"%{value.name} must have memory of its own, not that of an operand", node)
+                    self.fault(
+                        f"%{value.name} must have memory of its own, not that of an operand", node
+                    )
                 continue
             is_view = node.record.is_view or self.metas[id(value)]._storage_id() in memory
             if is_view and not shares and not node.record.may_be_view:
@@ -270,11 +279,16 @@ class _Checker:
         elif isinstance(node, While):
             condition, body = node.graphs
             if len(condition.outputs) != 1:
-                self.fault(f"the condition must return one value, got {len(condition.outputs)}", node)
+                self.fault(
+                    f"the condition must return one value, got {len(condition.outputs)}", node
+                )
             else:
                 self.check_predicate(node, "the condition's result", condition.outputs[0])
             if node.carried != len(results):
-                self.fault(f"expected {node.carried} results, one per carried operand, got {len(results)}", node)
+                self.fault(
+                    f"expected {node.carried} results, one per carried operand, got {len(results)}",
+                    node,
+                )
             self.returns(node, "body", body, node.operands[: node.carried])
             for value, given in zip(results, node.operands, strict=False):
                 self.same_type(node, f"result %{value.name}", given, value)
@@ -285,10 +299,11 @@ class _Checker:
         elif concrete_shape(value, self.hints) not in ((), (1,), None):
             self.fault(f"{what}: expected one element, got {type_text(value)}", node)
 
-    def returns(self, node: Node, role: str, inner: Graph, results: list[Value]) -> None:
+    def returns(self, node: Node, role: str, inner: GraphData, results: list[Value]) -> None:
         if len(inner.outputs) != len(results):
             return self.fault(
-                f"the graph '{role}' returns {len(inner.outputs)} values, expected {len(results)}", node
+                f"the graph '{role}' returns {len(inner.outputs)} values, expected {len(results)}",
+                node,
             )
         for output, result in zip(inner.outputs, results, strict=True):
             if not isinstance(output, Value):
@@ -342,7 +357,7 @@ def _kinds(*sizes: Size) -> Iterator[str]:
             yield leaf.op
 
 
-def check(graph: Graph) -> None:
+def check(graph: GraphData) -> None:
     """`Graph.check`."""
     before = _C.set_overrides_disabled(2)
     try:

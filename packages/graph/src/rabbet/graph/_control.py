@@ -10,7 +10,7 @@ from .. import _C
 from .._C import Tensor
 from .._pytree import TreeSpec, tree_flatten, tree_unflatten
 from ._ir import If, Value, While, _Structured
-from ._recorder import Recorder, active, layers_off, refuse_composites
+from ._recorder import Recorder, active, is_grad_enabled, layers_off, refuse_composites
 from ._run import _Runner
 from ._symbols import CaptureError, source_line
 
@@ -75,9 +75,7 @@ def while_loop(
     carried = [value for _, value in body.outer_values[: len(given)]]
     _same_types("while_loop", carried, "carried_inputs", body.graph.outputs, "body_fn")
     operand_values = _joined([condition, body], len(given))
-    node = While(
-        [condition.graph, body.graph], operand_values, len(given), source=_C.source()
-    )
+    node = While([condition.graph, body.graph], operand_values, len(given), source=_C.source())
     return tuple(_finish(outer, node))
 
 
@@ -179,7 +177,11 @@ def _joined(recorders: Sequence[Recorder], count: int) -> list[Value]:
 
 def _unused_input(recorder: Recorder, given: Value) -> Value:
     return recorder.graph.add_input(
-        given.dtype, given.hint or (), device=given.device, name=recorder.next_name(), hint=given.hint
+        given.dtype,
+        given.hint or (),
+        device=given.device,
+        name=recorder.next_name(),
+        hint=given.hint,
     )
 
 
@@ -206,6 +208,4 @@ def _run(outer: Recorder, node: _Structured) -> list[Tensor]:
 
 
 def _wants_grad(operands: Sequence[Tensor]) -> bool:
-    from ._recorder import is_grad_enabled
-
     return is_grad_enabled() and any(tensor.requires_grad for tensor in operands)

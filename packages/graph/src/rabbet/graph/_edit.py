@@ -6,12 +6,14 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .. import _C
 from .._C import Tensor
+from ._fit import fit, other_sizes
 from ._ir import (
     Buffer,
     Call,
     Gradient,
-    Graph,
+    GraphData,
     GraphError,
     If,
     Node,
@@ -24,17 +26,18 @@ from ._ir import (
 )
 from ._meta import Unknown, concrete_shape, fill_arguments, infer, meta_tensor
 from ._records import Record, UnknownOperator, record
-from ._sizes import Size, const
+from ._sizes import Size, Symbol, const
+from ._text import type_text
 
 # ---- adding
 
 
-def hints_of(graph: Graph) -> dict[str, int]:
+def hints_of(graph: GraphData) -> dict[str, int]:
     """The sizes at the capture."""
     return {symbol.name: symbol.hint for symbol in graph.symbols.values()}
 
 
-def meta_of(graph: Graph, value: Value) -> Tensor:
+def meta_of(graph: GraphData, value: Value) -> Tensor:
     """A meta tensor for a value, of its size at the capture."""
     shape = concrete_shape(value, hints_of(graph))
     if shape is None:
@@ -43,7 +46,7 @@ def meta_of(graph: Graph, value: Value) -> Tensor:
 
 
 def insert_call(
-    graph: Graph,
+    graph: GraphData,
     op: str,
     args: tuple[Any, ...],
     keywords: Mapping[str, Any],
@@ -74,14 +77,14 @@ def insert_call(
     return None if not made else made[0] if len(made) == 1 else tuple(made)
 
 
-def _position(graph: Graph, node: Node) -> int:
+def _position(graph: GraphData, node: Node) -> int:
     for i, other in enumerate(graph.nodes):
         if other is node:
             return i
     raise GraphError(f"the node is not in the graph '{graph.name}': {node!r}")
 
 
-def _try(graph: Graph, node: Node, sizes: Mapping[str, int] | None = None) -> list[Any]:
+def _try(graph: GraphData, node: Node, sizes: Mapping[str, int] | None = None) -> list[Any]:
     symbols = hints_of(graph) if sizes is None else sizes
 
     def tensor_of(value: Value) -> Tensor:
@@ -100,7 +103,7 @@ def _try(graph: Graph, node: Node, sizes: Mapping[str, int] | None = None) -> li
         raise GraphError(f"{node.op}: {error}") from error
 
 
-def add_results(graph: Graph, node: Node, info: Record) -> None:
+def add_results(graph: GraphData, node: Node, info: Record) -> None:
     """Make the values of a node's results, as its record infers them."""
     made = _try(graph, node)
     others = [_try(graph, node, sizes) for sizes in _other_sizes(graph)]
@@ -109,8 +112,6 @@ def add_results(graph: Graph, node: Node, info: Record) -> None:
     device = first.device if first is not None else None
 
     def value(tensor: Tensor, variants: Sequence[Tensor]) -> Value:
-        from .. import _C
-
         shape = _fitted_shape(graph, tensor, variants)
         return Value(
             graph._new_name(),
@@ -131,19 +132,15 @@ def add_results(graph: Graph, node: Node, info: Record) -> None:
             node.results.append(value(result, [other[i] for other in others]))
 
 
-def _other_sizes(graph: Graph) -> list[dict[str, int]]:
-    from ._fit import other_sizes
-
+def _other_sizes(graph: GraphData) -> list[dict[str, int]]:
     if not graph.symbols:
         return []
     return [*other_sizes(graph.symbols), *other_sizes(graph.symbols, start=1)]
 
 
 def _fitted_shape(
-    graph: Graph, tensor: Tensor, variants: Sequence[Tensor]
+    graph: GraphData, tensor: Tensor, variants: Sequence[Tensor]
 ) -> list[Size | int | None]:
-    from ._fit import fit
-
     points = [hints_of(graph), *_other_sizes(graph)]
     return [
         fit((n, *(int(t.shape[d]) for t in variants)), points) if variants else const(n)
@@ -158,11 +155,9 @@ def _same_type(old: Value, new: Value) -> bool:
     return old.dtype == new.dtype and old.ndim == new.ndim and old.shape == new.shape
 
 
-def replace_uses(graph: Graph, old: Value, new: Value, after: Node | None = None) -> int:
+def replace_uses(graph: GraphData, old: Value, new: Value, after: Node | None = None) -> int:
     """`Graph.replace_uses`."""
     if not _same_type(old, new):
-        from ._text import type_text
-
         raise GraphError(
             f"replace_uses: %{old.name} is {type_text(old)}, but %{new.name} is {type_text(new)}"
         )
@@ -186,7 +181,7 @@ def replace_uses(graph: Graph, old: Value, new: Value, after: Node | None = None
     return count
 
 
-def replace_node(graph: Graph, node: Node, results: Sequence[Value]) -> None:
+def replace_node(graph: GraphData, node: Node, results: Sequence[Value]) -> None:
     """`Graph.replace`."""
     old = node.values()
     if len(old) != len(results):
@@ -198,7 +193,7 @@ def replace_node(graph: Graph, node: Node, results: Sequence[Value]) -> None:
     erase(graph, node)
 
 
-def erase(graph: Graph, node: Node) -> None:
+def erase(graph: GraphData, node: Node) -> None:
     """`Graph.erase`."""
     at = _position(graph, node)
     for value in node.values():
@@ -213,7 +208,7 @@ def erase(graph: Graph, node: Node) -> None:
 # ---- dead and doubled nodes
 
 
-def eliminate_dead(graph: Graph) -> int:
+def eliminate_dead(graph: GraphData) -> int:
     """`Graph.eliminate_dead`: goes backwards, and knows which memory is read later on."""
     live: set[Any] = set(graph.results())
     live |= {value for constraint in graph.constraints for value in constraint.made_values()}
@@ -243,7 +238,7 @@ def _effect_unknown(node: Node) -> bool:
     return not isinstance(node, _Structured) and not node.results and not node.writes()
 
 
-def merge_common(graph: Graph) -> int:
+def merge_common(graph: GraphData) -> int:
     """`Graph.merge_common`: memory that is written anywhere takes no part."""
     written = graph.written()
     shared = {value.buffer for value in graph.results()}
@@ -260,9 +255,7 @@ def merge_common(graph: Graph) -> int:
         if makes and any(v.buffer in shared for v in [*node.values(), *first.values()]):
             continue  # the caller gets two tensors, which it may write
         buffers = dict(
-            zip(
-                (v.buffer for v in node.values()), (v.buffer for v in first.values()), strict=True
-            )
+            zip((v.buffer for v in node.values()), (v.buffer for v in first.values()), strict=True)
         )
         for old, new in zip(node.values(), first.values(), strict=True):
             replace_uses(graph, old, new, after=node)
@@ -296,7 +289,7 @@ def _key(arg: Any) -> Any:
 # ---- order
 
 
-def dependencies(graph: Graph) -> list[set[int]]:
+def dependencies(graph: GraphData) -> list[set[int]]:
     """For each node the positions of those that must run before it: makers of its values, and conflicts over memory."""
     made: dict[int, int] = {}
     for i, node in enumerate(graph.nodes):
@@ -328,7 +321,7 @@ def dependencies(graph: Graph) -> list[set[int]]:
     return found
 
 
-def topological_order(graph: Graph) -> list[Node]:
+def topological_order(graph: GraphData) -> list[Node]:
     """`Graph.topological_order`."""
     needs = dependencies(graph)
     users: list[list[int]] = [[] for _ in needs]
@@ -356,9 +349,9 @@ def topological_order(graph: Graph) -> list[Node]:
 # ---- copies
 
 
-def copy_graph(graph: Graph) -> Graph:
+def copy_graph(graph: GraphData) -> Any:
     """`Graph.copy`."""
-    made = Graph(graph.name)
+    made = type(graph)(graph.name)
     values: dict[Value, Value] = {}
     buffers: dict[Buffer, Buffer] = {}
 
@@ -388,8 +381,6 @@ def copy_graph(graph: Graph) -> Graph:
     made.gradients = [
         Gradient(values[g.input], g.value and values[g.value], g.replaces) for g in graph.gradients
     ]
-    from ._sizes import Symbol
-
     for s in graph.symbols.values():
         origin = None if s.origin is None else (values[s.origin[0]], s.origin[1])
         made.symbols[s.name] = Symbol(s.name, s.hint, s.low, s.high, origin)

@@ -43,7 +43,12 @@ def other_sizes(
                 wanted = [s.hint * n for n in (2 + (i + k) % 3, 5 + k + start, 2 + k, 9 + i)]
                 wanted += [s.hint // n for n in (2, 3, 4, 5, 6)]
             else:
-                wanted = [s.hint + steps[k] + start, s.hint - steps[k], s.hint + 1 + k, s.hint - 1 - k]
+                wanted = [
+                    s.hint + steps[k] + start,
+                    s.hint - steps[k],
+                    s.hint + 1 + k,
+                    s.hint - 1 - k,
+                ]
             size = next((n for n in wanted if within(s, n) and n not in taken), s.hint)
             taken.add(size)
             point[s.name] = size

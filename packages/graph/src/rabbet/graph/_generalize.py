@@ -7,7 +7,7 @@ from typing import Any
 
 from .._C import Tensor
 from ._fit import exact, fit, matches, other_sizes
-from ._ir import Graph, Node, Value
+from ._ir import GraphData, Node, Value
 from ._meta import Unknown, concrete_shape, infer, meta_tensor
 from ._sizes import Number, Size, Symbol
 from ._symbols import CaptureError
@@ -33,7 +33,7 @@ def _node_structure(node: Node) -> Any:
     return (node.op, args, tuple(v.name for v in node.outs), made, node.grad, inner)
 
 
-def structure(graph: Graph) -> Any:
+def structure(graph: GraphData) -> Any:
     """What graphs of one program at different sizes have in common: everything but the numbers."""
     return (
         tuple((v.name, v.kind, v.label, v.dtype.name, v.ndim) for v in graph.inputs),
@@ -42,7 +42,7 @@ def structure(graph: Graph) -> Any:
     )
 
 
-def _first_difference(a: Graph, b: Graph) -> str:
+def _first_difference(a: GraphData, b: GraphData) -> str:
     for one, other in zip(a.nodes, b.nodes, strict=False):
         if _node_structure(one) != _node_structure(other):
             return f"{one.op} at {one.source} there, {other.op} at {other.source} here"
@@ -53,11 +53,13 @@ def _first_difference(a: Graph, b: Graph) -> str:
     return "other inputs or results"
 
 
-def _hints(graph: Graph) -> Hints:
+def _hints(graph: GraphData) -> Hints:
     return {value.name: value.hint or () for value in graph.values()}
 
 
-def _check_same(graph: Graph, others: Sequence[Graph], points: Sequence[Mapping[str, Number]]) -> None:
+def _check_same(
+    graph: GraphData, others: Sequence[GraphData], points: Sequence[Mapping[str, Number]]
+) -> None:
     wanted = structure(graph)
     for other, point in zip(others, points, strict=True):
         if structure(other) != wanted:
@@ -72,8 +74,8 @@ class _Fitter:
 
     def __init__(
         self,
-        graph: Graph,
-        graphs: Sequence[Graph],
+        graph: GraphData,
+        graphs: Sequence[GraphData],
         points: Sequence[Mapping[str, Number]],
         candidates: Sequence[Size],
     ) -> None:
@@ -142,7 +144,7 @@ class _Shapes:
 
     def __init__(
         self,
-        graphs: Sequence[Graph],
+        graphs: Sequence[GraphData],
         points: Sequence[Mapping[str, Number]],
         symbols: Mapping[str, Symbol],
         multiples: bool,
@@ -213,7 +215,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def shapes_of(
-    graphs: Sequence[Graph],
+    graphs: Sequence[GraphData],
     points: Sequence[Mapping[str, Number]],
     symbols: Mapping[str, Symbol],
     multiples: bool,
@@ -233,8 +235,8 @@ def shapes_of(
 
 
 def generalize(
-    graph: Graph,
-    graphs: Sequence[Graph],
+    graph: GraphData,
+    graphs: Sequence[GraphData],
     points: Sequence[Mapping[str, Number]],
     candidates: Sequence[Size],
 ) -> None:
@@ -259,7 +261,7 @@ def generalize(
             graph.outputs[i] = found
 
 
-def _generalize(fitter: _Fitter, graph: Graph, graphs: Sequence[Graph]) -> None:
+def _generalize(fitter: _Fitter, graph: GraphData, graphs: Sequence[GraphData]) -> None:
     for i, node in enumerate(graph.nodes):
         variants = [g.nodes[i] for g in graphs]
         node.args = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .. import _C
@@ -167,7 +167,7 @@ class Node:
         source: the line of the program, "file.py:12 in name".
     """
 
-    graphs: tuple[Graph, ...] = ()
+    graphs: tuple[GraphData, ...] = ()
 
     def __init__(
         self,
@@ -220,9 +220,8 @@ class Node:
         return self.record.is_random
 
     def __repr__(self) -> str:
-        from ._text import node_text
-
-        return node_text(self).strip()
+        made = ", ".join(map(repr, self.values() or self.outs))
+        return f"{made}{' = ' if made else ''}{self.op}({', '.join(map(repr, self.args))})"
 
 
 class _Structured(Node):
@@ -231,7 +230,7 @@ class _Structured(Node):
     kind: str
     roles: tuple[str, ...]
 
-    def __init__(self, graphs: Sequence[Graph], args: Iterable[Any], **options: Any) -> None:
+    def __init__(self, graphs: Sequence[GraphData], args: Iterable[Any], **options: Any) -> None:
         super().__init__(self.kind, args, **options)
         if len(graphs) != len(self.roles):
             raise GraphError(
@@ -249,7 +248,7 @@ class _Structured(Node):
         return list(self.args)
 
     def writes(self) -> list[Value]:
-        written = {}
+        written: dict[Value, None] = {}
         for graph in self.graphs:
             buffers = {value.buffer for node in graph.nodes for value in node.writes()}
             for operand, given in zip(self.operands, graph.inputs, strict=False):
@@ -288,7 +287,7 @@ class While(_Structured):
     roles = ("condition", "body")
 
     def __init__(
-        self, graphs: Sequence[Graph], args: Iterable[Any], carried: int, **options: Any
+        self, graphs: Sequence[GraphData], args: Iterable[Any], carried: int, **options: Any
     ) -> None:
         super().__init__(graphs, args, **options)
         self.carried = carried
@@ -301,24 +300,8 @@ class Call(_Structured):
     roles = ("graph",)
 
 
-class Graph:
-    """Calls of operators in program order, on values in memory.
-
-    Attributes:
-        name: what it was captured from.
-        inputs: the values from outside, with the parameters, buffers and constants that the program used.
-        nodes: in program order. Writes take place in this order, and so do draws of random numbers.
-        outputs: a Value, Size or plain constant for each leaf of what the program returned.
-        symbols: sizes of inputs that may change, by name.
-        constraints: what has to hold of them.
-        bound: the tensors of parameters, buffers and constants, keyed by label: the program's own, not copies.
-        objects: what `Object` arguments stand for.
-        in_spec, out_spec: the containers of arguments and results; None: flat.
-        static: the plain arguments of the captured call, by position among all leaves.
-        gradients: what `.grad` of inputs is after the call.
-        training: whether the captured module was in training mode; None for functions.
-        opaque: the line of an `autograd.Function`, or None: with one no gradient flows through the graph.
-    """
+class GraphData:
+    """What a graph holds, and questions about it; `Graph` adds the rest."""
 
     def __init__(self, name: str = "graph") -> None:
         self.name = name
@@ -338,11 +321,6 @@ class Graph:
         self._names = 0
 
     # ---- looking
-
-    def __str__(self) -> str:
-        from ._text import graph_text
-
-        return graph_text(self)
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.inputs)} inputs, {len(self.nodes)} nodes>"
@@ -439,109 +417,3 @@ class Graph:
         )
         self.inputs.append(value)
         return value
-
-    def call(
-        self, op: str, *args: Any, outs: Sequence[Value] = (), before: Node | None = None, **keywords: Any
-    ) -> Any:
-        """Add a call of an operator, at the end or before a node.
-
-        Arguments are those of the record, by position or keyword; what is left out has its default. Shapes and dtypes
-        of the results follow from the record.
-
-        Returns:
-            The result, or a tuple of them; `outs` for a call that writes.
-
-        Raises:
-            GraphError: if the arguments do not fit the record.
-        """
-        from ._edit import insert_call
-
-        return insert_call(self, op, args, keywords, tuple(outs), before)
-
-    # ---- editing
-
-    def replace_uses(self, old: Value, new: Value, *, after: Node | None = None) -> int:
-        """Have `new` used instead of `old`, everywhere or behind a node; returns in how many places.
-
-        Raises:
-            GraphError: if dtype or shape differ.
-        """
-        from ._edit import replace_uses
-
-        return replace_uses(self, old, new, after)
-
-    def replace(self, node: Node, *results: Value) -> None:
-        """Have `results` used instead of those of a node, and erase it."""
-        from ._edit import replace_node
-
-        replace_node(self, node, results)
-
-    def erase(self, node: Node) -> None:
-        """Take a node out.
-
-        Raises:
-            GraphError: if its results are used.
-        """
-        from ._edit import erase
-
-        erase(self, node)
-
-    def eliminate_dead(self) -> int:
-        """Take out the nodes that change nothing that anybody sees; returns how many."""
-        from ._edit import eliminate_dead
-
-        return eliminate_dead(self)
-
-    def merge_common(self) -> int:
-        """Merge calls that compute the same from the same; returns how many went."""
-        from ._edit import merge_common
-
-        return merge_common(self)
-
-    def topological_order(self) -> list[Node]:
-        """The nodes sorted by what they need; where that leaves a choice, in program order.
-
-        Raises:
-            GraphError: if nodes need each other in a circle.
-        """
-        from ._edit import topological_order
-
-        return topological_order(self)
-
-    def sort(self) -> None:
-        """Put the nodes into topological order."""
-        self.nodes[:] = self.topological_order()
-
-    def copy(self) -> Graph:
-        """A graph of the same nodes that can be edited on its own; bound tensors are shared."""
-        from ._edit import copy_graph
-
-        return copy_graph(self)
-
-    def check(self) -> None:
-        """Check everything: names, arguments, types, shapes, memory and order.
-
-        Raises:
-            GraphError: naming each fault with its node, operator, what was expected and what was found.
-        """
-        from ._check import check
-
-        check(self)
-
-    # ---- running
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph on arguments like those of the captured call; see `rabbet.graph.run`."""
-        from ._run import run
-
-        return run(self, args, kwargs)
-
-    def bind(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set the tensors of parameters, buffers and constants by label.
-
-        Raises:
-            GraphError: if the graph has no such label, or the tensor does not fit.
-        """
-        from ._run import bind
-
-        bind(self, tensors)

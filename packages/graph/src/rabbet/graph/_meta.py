@@ -122,8 +122,10 @@ def infer(
     outs = tuple(tensor_of(value) for value in node.outs) or None
     before = _C.set_overrides_disabled(2)
     try:
-        return as_results(info, _C.call_record(node.op, args, outs)) if outs is None else _written(
-            node.op, args, outs
+        return (
+            as_results(info, _C.call_record(node.op, args, outs))
+            if outs is None
+            else _written(node.op, args, outs)
         )
     except NotImplementedError as error:
         raise Unknown(str(error)) from error

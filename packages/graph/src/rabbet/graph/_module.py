@@ -8,7 +8,8 @@ import rabbet
 from rabbet import nn
 
 from .._C import Tensor
-from ._ir import Graph, GraphError, Value
+from ._graph import Graph
+from ._ir import GraphError, Value
 from ._run import run
 
 
@@ -49,8 +50,8 @@ class GraphModule(nn.Module):
                 owner.add_module(part, nn.Module())
             owner = owner._modules[part]
         if value.kind == "parameter":
-            is_parameter = isinstance(tensor, nn.Parameter)
-            owner.register_parameter(name, tensor if is_parameter else nn.Parameter(tensor))
+            parameter = tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor)
+            owner.register_parameter(name, parameter)
         elif value.kind == "buffer":
             owner.register_buffer(name, tensor, persistent=not value.transient)
         else:

@@ -9,8 +9,19 @@ from typing import Any, NoReturn
 
 from .. import _C
 from .._C import Tensor
-from ._ir import INPUT_KINDS, Buffer, Call, Gradient, Graph, GraphError, If, Node, Object, Value, While
-from ._sizes import RELATIONS, Constraint, Size, Symbol, binary, const, function, is_function, symbol
+from ._graph import Graph
+from ._ir import INPUT_KINDS, Buffer, Call, Gradient, GraphError, If, Node, Object, Value, While
+from ._sizes import (
+    RELATIONS,
+    Constraint,
+    Size,
+    Symbol,
+    binary,
+    const,
+    function,
+    is_function,
+    symbol,
+)
 
 _TOKEN = re.compile(
     r"""
@@ -126,7 +137,9 @@ class _Parser:
         while self.tokens.kind == "mark" and _LEVELS.get(self.tokens.peek(), 0) > level:
             op = self.tokens.take()
             right = self.size(_LEVELS[op] if op != "**" else 3)
-            left = binary(op, left, right) if "const" in (left.op, right.op) else Size(op, left, right)
+            left = (
+                binary(op, left, right) if "const" in (left.op, right.op) else Size(op, left, right)
+            )
         return left
 
     def size_operand(self) -> Size:
@@ -425,7 +438,9 @@ class _Parser:
             results = self.declared_results(holder)
             t.expect("=")
             made = [self.values[name] for name in self.values if name not in before]
-        hidden = {value.name: self.values.pop(value.name) for value in made}  # not its own arguments
+        hidden = {
+            value.name: self.values.pop(value.name) for value in made
+        }  # not its own arguments
         op = t.of_kind("word", "an operator")
         carried = t.integer() if op == "while" else 0
         t.expect("(")
@@ -440,7 +455,13 @@ class _Parser:
         self.graph.nodes.append(node)
 
     def made_node(
-        self, op: str, args: list[Any], outs: list[Value], carried: int, grad: bool, source: str | None
+        self,
+        op: str,
+        args: list[Any],
+        outs: list[Value],
+        carried: int,
+        grad: bool,
+        source: str | None,
     ) -> Node:
         if op not in ("if", "while", "call") or not self.tokens.accept("{"):
             return Node(op, args, outs=outs, grad=grad, source=source)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import rabbet
+
 from .. import _C, _dispatch
 from .._C import Tensor
 from ..utils._python_dispatch import TorchDispatchMode
-from ._ir import Buffer, Graph, Node, Object, Value
+from ._graph import Graph
+from ._ir import Buffer, Node, Object, Value
 from ._meta import Unknown, as_results, infer, meta_tensor
 from ._records import Record, record
 from ._symbols import CaptureError, source_line
@@ -84,7 +88,12 @@ class Recorder(TorchDispatchMode):
     """
 
     def __init__(
-        self, name: str, state: Iterable[State] = (), *, undo: bool = False, outer: Recorder | None = None,
+        self,
+        name: str,
+        state: Iterable[State] = (),
+        *,
+        undo: bool = False,
+        outer: Recorder | None = None,
         shapes: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -92,7 +101,9 @@ class Recorder(TorchDispatchMode):
         self.outer = outer
         self._shapes = shapes or {}
         self.outer_values: list[tuple[Value, Value]] = []  # (of the outer graph, the input here)
-        self._state = {entry.tensor._storage_id(): entry for entry in state if _has_memory(entry.tensor)}
+        self._state = {
+            entry.tensor._storage_id(): entry for entry in state if _has_memory(entry.tensor)
+        }
         self.watched: dict[int, Watched] = {}
         self._objects: dict[int, Known] = {}
         self._keys: dict[Key, Known] = {}
@@ -163,9 +174,7 @@ class Recorder(TorchDispatchMode):
     def watch(self, tensor: Tensor, label: str) -> None:
         """Remember what a tensor from outside is before the program changes it."""
         storage, shape = tensor._storage_id(), tuple(tensor.shape)
-        self.watched.setdefault(
-            id(tensor), Watched(tensor, label, storage, shape, grad_of(tensor))
-        )
+        self.watched.setdefault(id(tensor), Watched(tensor, label, storage, shape, grad_of(tensor)))
 
     def value_of(self, tensor: Tensor) -> Value:
         """The value of a tensor, which becomes an input or a view where it is met for the first time."""
@@ -268,10 +277,8 @@ class Recorder(TorchDispatchMode):
 
     def _object(self, item: Any) -> Object:
         objects = self.root().graph.objects
-        for name, known in objects.items():
-            if known is item:
-                break
-        else:
+        name = next((name for name, known in objects.items() if known is item), None)
+        if name is None:
             name = f"{type(item).__name__.lower()}_{len(objects)}"
             objects[name] = item
         self.graph.objects[name] = item
@@ -355,9 +362,9 @@ class Recorder(TorchDispatchMode):
 
     def note_returned(self, tensor: Tensor, value: Value) -> None:
         """As for arguments, for what the program returns."""
-        if tensor.requires_grad and value not in self._differentiable and not tensor.is_leaf:
-            if value.node is not None and self.graph.opaque is None:
-                self.graph.opaque = value.node.source
+        recorded = value in self._differentiable or value.node is None or tensor.is_leaf
+        if tensor.requires_grad and not recorded and self.graph.opaque is None:
+            self.graph.opaque = value.node.source if value.node is not None else None
 
     # ---- writes that are taken back
 
@@ -421,7 +428,9 @@ class Recorder(TorchDispatchMode):
         def shapes(step: int) -> list[tuple[int, ...]]:
             def tensor_of(value: Value) -> Tensor:
                 hint = value.hint or ()
-                sizes = [n + step if s is None else n for s, n in zip(value.shape, hint, strict=True)]
+                sizes = [
+                    n + step if s is None else n for s, n in zip(value.shape, hint, strict=True)
+                ]
                 return meta_tensor(sizes, value.dtype)
 
             made = infer(node, tensor_of, {})
@@ -544,22 +553,14 @@ def _grad_mode() -> bool:
 
 def is_grad_enabled() -> bool:
     """Whether autograd records; True where it is not loaded."""
-    import sys
-
     if "rabbet.autograd" not in sys.modules:
         return True
-    import rabbet
-
     return rabbet.is_grad_enabled()
 
 
 @contextlib.contextmanager
 def _layers_off() -> Iterator[None]:
     """A block whose calls no recorder sees, and autograd does not record."""
-    import sys
-
-    import rabbet
-
     disabled = _dispatch.set_disabled(True)
     has_autograd = "rabbet.autograd" in sys.modules
     grad = has_autograd and rabbet.is_grad_enabled()
@@ -582,7 +583,11 @@ def state_of(owners: Iterable[Any]) -> list[State]:
     seen: set[int] = set()
 
     def add(kind: str, label: str, tensor: Any, transient: bool = False) -> None:
-        if isinstance(tensor, Tensor) and id(tensor) not in seen and _C.composite_layer(tensor) is None:
+        if (
+            isinstance(tensor, Tensor)
+            and id(tensor) not in seen
+            and _C.composite_layer(tensor) is None
+        ):
             seen.add(id(tensor))
             found.append(State(kind, label, tensor, transient))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import Any, NamedTuple
 
+import rabbet
+
 from .. import _C
 
 
@@ -54,7 +56,9 @@ class UnknownOperator(KeyError):
         return str(self.args[0])
 
 
-_records: dict[str, Record] = {}  # operators of the program's own may come and go: they are not kept
+_records: dict[
+    str, Record
+] = {}  # operators of the program's own may come and go: they are not kept
 
 
 def record(name: str) -> Record:
@@ -78,8 +82,6 @@ def record(name: str) -> Record:
 
 
 def _load_pack(name: str) -> None:
-    import rabbet
-
     try:
         if "::" in name and rabbet.ops(name) is not None and name in _C.record_names():
             return

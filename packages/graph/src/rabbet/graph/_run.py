@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import rabbet
 
 from .. import _C
 from .._C import Tensor
 from .._pytree import tree_flatten, tree_unflatten
-from ._ir import Call, Graph, GraphError, If, Node, Object, Value, While, _Structured, values_in
+from ._ir import Call, GraphData, GraphError, If, Node, Object, Value, While, _Structured
 from ._meta import as_results
 from ._records import record
 from ._sizes import Constraint, Number, Size
@@ -27,7 +30,7 @@ def _name(value: Value) -> str:
     return f"'{value.label}'" if value.label is not None else f"%{value.name}"
 
 
-def _flat_arguments(graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def _flat_arguments(graph: GraphData, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The tensors for the inputs that callers pass; plain arguments must be those of the capture."""
     if graph.in_spec is None:
         if kwargs:
@@ -50,7 +53,7 @@ def _flat_arguments(graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any])
     return tensors
 
 
-def _check_input(graph: Graph, value: Value, tensor: Any, symbols: dict[str, int]) -> None:
+def _check_input(graph: GraphData, value: Value, tensor: Any, symbols: dict[str, int]) -> None:
     what = f"{graph.name}: {value.kind} {_name(value)}"
     if not isinstance(tensor, Tensor):
         raise InputError(f"{what}: expected a Tensor, got {type(tensor).__name__}")
@@ -72,10 +75,12 @@ def _check_input(graph: Graph, value: Value, tensor: Any, symbols: dict[str, int
 
 
 def _size_message(
-    graph: Graph, value: Value, d: int, size: Size, n: int, symbols: Mapping[str, int]
+    graph: GraphData, value: Value, d: int, size: Size, n: int, symbols: Mapping[str, int]
 ) -> str:
     wanted = size.evaluate(symbols)
-    text = f"{graph.name}: {value.kind} {_name(value)}, dimension {d}: expected size {wanted}, got {n}"
+    text = (
+        f"{graph.name}: {value.kind} {_name(value)}, dimension {d}: expected size {wanted}, got {n}"
+    )
     if size.op != "symbol":
         return text
     origin = graph.symbols[size.args[0]].origin if size.args[0] in graph.symbols else None
@@ -88,7 +93,7 @@ def _size_message(
     return text + (f" because of {reason}" if reason else "")
 
 
-def _check_strides(graph: Graph, value: Value, tensor: Tensor) -> None:
+def _check_strides(graph: GraphData, value: Value, tensor: Tensor) -> None:
     """Views and copies are told apart by strides, so those of inputs must be arranged as they were."""
     if value.strides is None:
         if not tensor.is_contiguous():
@@ -108,7 +113,7 @@ def _order(strides: Sequence[int]) -> list[int]:
     return sorted(range(len(strides)), key=lambda d: (-strides[d], d))
 
 
-def _describe_symbols(graph: Graph, sizes: Sequence[Size], symbols: Mapping[str, int]) -> str:
+def _describe_symbols(graph: GraphData, sizes: Sequence[Size], symbols: Mapping[str, int]) -> str:
     parts = {}
     for size in sizes:
         for leaf in size.leaves():
@@ -119,9 +124,7 @@ def _describe_symbols(graph: Graph, sizes: Sequence[Size], symbols: Mapping[str,
     return "; ".join(parts.values())
 
 
-def _check_sizes(
-    graph: Graph, symbols: Mapping[str, int], env: Mapping[Value, Tensor]
-) -> None:
+def _check_sizes(graph: GraphData, symbols: Mapping[str, int], env: Mapping[Value, Tensor]) -> None:
     for s in graph.symbols.values():
         n = symbols.get(s.name)
         if n is None or (s.low <= n and (s.high is None or n <= s.high)):
@@ -134,7 +137,7 @@ def _check_sizes(
 
 
 def _check_constraint(
-    graph: Graph, c: Constraint, symbols: Mapping[str, int], env: Mapping[Value, Tensor]
+    graph: GraphData, c: Constraint, symbols: Mapping[str, int], env: Mapping[Value, Tensor]
 ) -> None:
     if c.holds(symbols, lambda value: env[value].shape):
         return
@@ -149,7 +152,7 @@ def _check_constraint(
     )
 
 
-def _check_memory(graph: Graph, env: Mapping[Value, Tensor]) -> None:
+def _check_memory(graph: GraphData, env: Mapping[Value, Tensor]) -> None:
     """Inputs whose memory the graph writes must overlap as they did at the capture."""
     written = graph.written()
     owners: dict[int, Value] = {}
@@ -176,7 +179,7 @@ def _check_memory(graph: Graph, env: Mapping[Value, Tensor]) -> None:
                 )
 
 
-def bind(graph: Graph, tensors: Mapping[str, Tensor]) -> None:
+def bind(graph: GraphData, tensors: Mapping[str, Tensor]) -> None:
     """`Graph.bind`."""
     labels = {value.label: value for value in graph.inputs if value.kind != "input"}
     for label, tensor in tensors.items():
@@ -194,7 +197,7 @@ def bind(graph: Graph, tensors: Mapping[str, Tensor]) -> None:
 class _Runner:
     """One run of a graph: its values, each of which goes after its last use."""
 
-    def __init__(self, graph: Graph, with_grad: bool) -> None:
+    def __init__(self, graph: GraphData, with_grad: bool) -> None:
         self.graph = graph
         self.with_grad = with_grad
         self.env: dict[Value, Tensor] = {}
@@ -274,18 +277,18 @@ class _Runner:
             count += 1
         return state if count else [tensor.clone() for tensor in state]
 
-    def inner(self, graph: Graph, operands: Sequence[Tensor]) -> list[Any]:
+    def inner(self, graph: GraphData, operands: Sequence[Tensor]) -> list[Any]:
         runner = _Runner(graph, self.with_grad)
         runner.env = dict(zip(graph.inputs, operands, strict=True))
         return runner.run()
 
 
-def _note(error: Exception, graph: Graph, i: int, node: Node) -> None:
+def _note(error: Exception, graph: GraphData, i: int, node: Node) -> None:
     line = f" at {node.source}" if node.source else ""
     error.add_note(f"in node {i}, {node.op}, of the graph '{graph.name}'{line}")
 
 
-def _last_uses(graph: Graph) -> dict[int, list[Value]]:
+def _last_uses(graph: GraphData) -> dict[int, list[Value]]:
     """For each node the values that nobody needs behind it."""
     kept = set(graph.results())
     last: dict[Value, int] = {}
@@ -304,8 +307,6 @@ def _last_uses(graph: Graph) -> dict[int, list[Value]]:
 
 @contextlib.contextmanager
 def _grad_off() -> Iterator[None]:
-    import rabbet
-
     before = rabbet.is_grad_enabled()
     rabbet.set_grad_enabled(False)
     try:
@@ -315,22 +316,16 @@ def _grad_off() -> Iterator[None]:
 
 
 def _has_autograd() -> bool:
-    import sys
-
     return "rabbet.autograd" in sys.modules
 
 
 @contextlib.contextmanager
-def without_autocast() -> Iterator[None]:
+def _without_autocast(graph: GraphData) -> Iterator[None]:
     """A block in which calls are not cast: the casts of the capture are nodes of the graph."""
-    import sys
-
-    if "rabbet.amp" not in sys.modules:
-        yield
-        return
-    import rabbet
-
-    on = [kind for kind in ("cpu", "cuda") if rabbet.is_autocast_enabled(kind)]
+    on = []
+    if "rabbet.amp" in sys.modules:
+        kinds = {value.device.type for value in graph.values()}
+        on = [kind for kind in sorted(kinds) if rabbet.is_autocast_enabled(kind)]
     for kind in on:
         rabbet.set_autocast_enabled(kind, False)
     try:
@@ -340,11 +335,9 @@ def without_autocast() -> Iterator[None]:
             rabbet.set_autocast_enabled(kind, True)
 
 
-def _wants_grad(graph: Graph, env: Mapping[Value, Tensor]) -> bool:
+def _wants_grad(graph: GraphData, env: Mapping[Value, Tensor]) -> bool:
     if not _has_autograd():
         return False
-    import rabbet
-
     if not rabbet.is_grad_enabled() or not any(t.requires_grad for t in env.values()):
         return False
     if graph.opaque is not None:
@@ -355,12 +348,14 @@ def _wants_grad(graph: Graph, env: Mapping[Value, Tensor]) -> bool:
     return True
 
 
-def prepare(graph: Graph, tensors: Sequence[Any]) -> tuple[dict[Value, Tensor], dict[str, int]]:
+def prepare(graph: GraphData, tensors: Sequence[Any]) -> tuple[dict[Value, Tensor], dict[str, int]]:
     """Check the arguments of a run, and give the values of all inputs and the sizes."""
     wanted = graph.user_inputs()
     if len(tensors) != len(wanted):
         names = ", ".join(_name(value) for value in wanted)
-        raise InputError(f"{graph.name}: expected {len(wanted)} tensors ({names}), got {len(tensors)}")
+        raise InputError(
+            f"{graph.name}: expected {len(wanted)} tensors ({names}), got {len(tensors)}"
+        )
     env: dict[Value, Tensor] = {}
     symbols: dict[str, int] = {}
     given = iter(tensors)
@@ -381,7 +376,7 @@ def prepare(graph: Graph, tensors: Sequence[Any]) -> tuple[dict[Value, Tensor], 
     return env, symbols
 
 
-def run(graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run(graph: GraphData, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a graph on arguments like those of the captured call.
 
     Its operators are called one after the other, as eager code calls them; a value goes after its last use. Results
@@ -402,7 +397,7 @@ def run(graph: Graph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     quiet: Callable[[], Any] = contextlib.nullcontext
     if not runner.with_grad and _has_autograd():
         quiet = _grad_off
-    with without_autocast(), quiet():
+    with _without_autocast(graph), quiet():
         outputs = runner.run()
     for gradient in graph.gradients:
         env[gradient.input].grad = None if gradient.value is None else runner.env[gradient.value]

@@ -22,6 +22,7 @@ _BINARY: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
     "%": (operator.mod, 2),
     "**": (operator.pow, 4),
 }
+_NEUTRAL = {("+", 0), ("-", 0), ("*", 1), ("//", 1), ("**", 1)}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
@@ -139,9 +140,8 @@ def binary(op: str, a: Size, b: Size) -> Size:
         return const(_BINARY[op][0](a.args[0], b.args[0]))
     if op in ("+", "*") and a.op == "const":  # numbers come last
         a, b = b, a
-    if b.op == "const" and (op, b.args[0]) in (("+", 0), ("-", 0), ("*", 1), ("//", 1), ("**", 1)):
-        if type(b.args[0]) is int:
-            return a
+    if b.op == "const" and type(b.args[0]) is int and (op, b.args[0]) in _NEUTRAL:
+        return a
     return Size(op, a, b)
 
 
@@ -227,7 +227,9 @@ class Dim:
         low = 2 if min is None else operator.index(min)
         high = None if max is None else operator.index(max)
         if low < 0 or (high is not None and high < low):
-            raise ValueError(f"Dim: expected 0 <= min <= max for '{name}', got min={min}, max={max}")
+            raise ValueError(
+                f"Dim: expected 0 <= min <= max for '{name}', got min={min}, max={max}"
+            )
         self.__name__ = name
         self.min = low
         self.max = high

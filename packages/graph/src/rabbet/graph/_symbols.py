@@ -167,7 +167,9 @@ class SymbolicNumber(SymInt):
     # ---- as a plain number
 
     def _fixed(self, what: str, depth: int) -> Any:
-        if _asked_by_rabbet(depth + 1):  # operators get numbers; captures at other sizes show what follows from them
+        if _asked_by_rabbet(
+            depth + 1
+        ):  # operators get numbers; captures at other sizes show what follows from them
             return self.value
         raise CaptureError(
             f"{what} at {source_line()} needs a fixed number, but {self.expression} = {self.value} follows from sizes that "
@@ -230,8 +232,8 @@ class UnknownSize:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __mod__ = __rmod__ = _refuse
     __pow__ = __rpow__ = __neg__ = __abs__ = __divmod__ = _refuse
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse  # type: ignore[assignment]
-    __hash__ = __repr__ = __format__ = _refuse  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __hash__ = __repr__ = __format__ = _refuse
 
 
 # Functions that make tensors of Python's data: each call makes new ones.
@@ -246,9 +248,7 @@ class SizeMode(TorchFunctionMode):
         fresh: called with a tensor that was made of Python's data.
     """
 
-    def __init__(
-        self, shape_of: Callable[[Tensor], Any], fresh: Callable[[Tensor], None]
-    ) -> None:
+    def __init__(self, shape_of: Callable[[Tensor], Any], fresh: Callable[[Tensor], None]) -> None:
         super().__init__()
         self._shape_of = shape_of
         self._fresh = fresh

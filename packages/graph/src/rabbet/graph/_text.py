@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .. import _C
-from ._ir import Graph, GraphError, Node, Object, Value, While, _Structured
+from ._ir import GraphData, GraphError, Node, Object, Value, While, _Structured
 from ._sizes import Constraint, Size
 
 _PLAIN = (type(None), bool, int, float, complex, str, _C.dtype, _C.device, _C.layout)
@@ -112,7 +112,7 @@ class _Writer:
             source = "" if constraint.source is None else f" @ {quoted(constraint.source)}"
             yield f"{indent}require {constraint}{source}"
 
-    def graph(self, graph: Graph, indent: str = "", role: str | None = None) -> Iterator[str]:
+    def graph(self, graph: GraphData, indent: str = "", role: str | None = None) -> Iterator[str]:
         inner = indent + "  "
         yield f"{indent}{role or 'graph'} {quoted(graph.name)} {{"
         for value in graph.inputs:
@@ -146,7 +146,7 @@ class _Writer:
         yield f"{indent}}}"
 
 
-def graph_text(graph: Graph) -> str:
+def graph_text(graph: GraphData) -> str:
     """The whole graph, which `parse` reads back."""
     return "\n".join(_Writer().graph(graph)) + "\n"
 
