@@ -203,6 +203,25 @@ def test_tensors_made_of_data_are_new_in_each_run():
     assert [graph.run(rabbet.ones(2)).tolist() for _ in range(2)] == [[2, 3], [2, 3]]
 
 
+def test_generators_are_the_programs_own_objects():
+    generator = rabbet.Generator()
+
+    def program(x):
+        return x + rabbet.rand(2, generator=generator), rabbet.rand(
+            2, generator=rabbet.Generator().manual_seed(3)
+        )
+
+    graph = checked(capture(program, rabbet.ones(2)))
+    kept, made = graph.objects.values()
+    assert kept is generator and made is not generator
+    generator.manual_seed(5), made.manual_seed(3)
+    found = graph.run(rabbet.ones(2))
+    generator.manual_seed(5)
+    assert same(found, program(rabbet.ones(2)))
+    with pytest.raises(GraphError, match="nothing is given for the object 'generator_1'"):
+        parse(str(graph), objects={"generator_0": generator}).run(rabbet.ones(2))
+
+
 def test_constants_are_the_programs_own_tensors():
     bias = rabbet.zeros(2)
     graph = checked(capture(lambda x: x + bias, rabbet.ones(2)))

@@ -274,8 +274,4 @@ def load_program(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram:
 
 
 def _loaded(tensor: Tensor, requires_grad: bool) -> Tensor:
-    if not requires_grad:
-        return tensor
-    from rabbet import nn
-
-    return nn.Parameter(tensor)
+    return tensor.requires_grad_() if requires_grad else tensor
