@@ -201,7 +201,7 @@ def test_each_fault_is_named_with_its_node(line):
 
 
 def test_faults_of_values_are_named():
-    graph, x, y, z = built()
+    graph, *_ = built()
     other = built()[0]
     graph.nodes[1].args = (other.nodes[0].results[0], [0], False, None)
     with pytest.raises(GraphError, match="node 1 sum: %1 is not defined in the graph"):

@@ -79,12 +79,12 @@ const Overload& overload_of(const std::string& name) {
 // The tensors that a call writes, one for each result.
 void take_outs(const Op& op, const py::tuple& outs, RbValue* rets) {
   if (static_cast<int32_t>(outs.size()) != op.info.nrets)
-    raise(PyExc_TypeError, "%s: expected %d tensors to write, got %d", op.name, op.info.nrets,
-          static_cast<int>(outs.size()));
+    raise(PyExc_TypeError, "%s: expected %d tensors to write, got %d", op.name.c_str(),
+          op.info.nrets, static_cast<int>(outs.size()));
   for (int32_t i = 0; i < op.info.nrets; ++i) {
     PyObject* const out = PyTuple_GET_ITEM(outs.ptr(), i);
     if (!is_tensor(out))
-      raise(PyExc_TypeError, "%s: expected a Tensor to write, got %s", op.name,
+      raise(PyExc_TypeError, "%s: expected a Tensor to write, got %s", op.name.c_str(),
             Py_TYPE(out)->tp_name);
     rets[i] = value_tensor(tensor_of(out));
   }
@@ -97,7 +97,8 @@ py::object call_record(const std::string& name, const py::tuple& args,
   const size_t nparams = overload.params.size();
   if (args.size() != nparams)
     raise(PyExc_TypeError, "%s: expected an argument for each of the %d parameters of %s, got %d",
-          op.name, static_cast<int>(nparams), op.schema.c_str(), static_cast<int>(args.size()));
+          op.name.c_str(), static_cast<int>(nparams), op.schema.c_str(),
+          static_cast<int>(args.size()));
   std::vector<PyObject*> given;
   py::list names;
   for (size_t i = 0; i < nparams; ++i) {
