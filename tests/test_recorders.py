@@ -4,7 +4,6 @@ import threading
 
 import numpy
 import pytest
-
 import rabbet
 from rabbet import _C
 from rabbet.utils._python_dispatch import TorchDispatchMode
@@ -46,7 +45,7 @@ def test_calls_come_as_core_makes_them():
         x.add_(1)
         rabbet.mul(x, 2, out=values.new_empty(2, 3))
     assert recorder.names == ["max.dim", "split", "add", "empty", "mul"]
-    name, args, outs = recorder.calls[2]
+    _, args, outs = recorder.calls[2]
     assert args == (x, 1, 1) and outs == (x,)
     assert values.tolist() == [2, 5] and indices.tolist() == [2, 2] and len(parts) == 2
     assert x.tolist() == [[1, 2, 3], [4, 5, 6]]

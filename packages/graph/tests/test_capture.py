@@ -475,3 +475,12 @@ def test_wrappers_are_refused():
 def test_importing_rabbet_does_not_load_the_wheel():
     code = "import sys, rabbet; rabbet.ones(2); assert not any(n.startswith('rabbet.graph') for n in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_branches_have_the_names_of_pytorch():
+    assert rabbet.cond is cond and rabbet.while_loop is while_loop
+    assert rabbet.cond(True, lambda x: x + 1, lambda x: x, (rabbet.ones(1),)).item() == 2
+    count, doubled = rabbet.while_loop(
+        lambda k, x: k < 3, lambda k, x: (k + 1, x * 2), (rabbet.tensor(0), rabbet.ones(1))
+    )
+    assert count == 3 and doubled.item() == 8

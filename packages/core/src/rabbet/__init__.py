@@ -108,6 +108,7 @@ _LAZY = {
     },
     "compiler": {"compile"},
     "futures": {"Future"},
+    "graph": {"cond", "while_loop"},
     "jit": {"ScriptModule"},
     "nn.flat": {
         "adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "batch_norm", "binary_cross_entropy_with_logits",

@@ -198,6 +198,7 @@ from ._windows import (
     kaiser_window as kaiser_window,
 )
 from .futures import Future as Future
+from .graph import cond as cond, while_loop as while_loop
 from .jit import ScriptModule as ScriptModule
 from .storage import (
     StorageBase as StorageBase,
