@@ -134,18 +134,10 @@ def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = Non
     _register_dataclass(cls, serialized_type_name=serialized_type_name)
 
 
-# Names that belong to modules which refuse them.
-_REFUSED = {
-    "CustomDecompTable": "decomp_utils",
-    "FlatArgsAdapter": "unflatten",
-    "UnflattenedModule": "unflatten",
-    "unflatten": "unflatten",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _REFUSED:
-        value = getattr(importlib.import_module(f"rabbet.export.{_REFUSED[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'rabbet.export' has no attribute '{name}'")
+# Names of modules that refuse them. The function `unflatten` has the name of its module, so it is set at once.
+for _module, _names in (
+    ("decomp_utils", ["CustomDecompTable"]),
+    ("unflatten", ["FlatArgsAdapter", "UnflattenedModule", "unflatten"]),
+):
+    _found = importlib.import_module(f"rabbet.export.{_module}")
+    globals().update({_name: getattr(_found, _name) for _name in _names})
