@@ -10,7 +10,7 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 KIT := $(BIN)/python -m pytest -q -p no:cacheprovider -n 2 --pyargs rabbet_testing
-PACKAGES := core backend-cpu backend-cuda autograd autocast vmap nn optim distributions profiler compile testing rabbet
+PACKAGES := core backend-cpu backend-cuda autograd autocast vmap nn optim distributions profiler compile graph testing rabbet
 stamps = $(foreach p,$(PACKAGES),$(STAMPS)/$(p))
 sources = $(shell find packages/$(1) -type f -not -path '*/build/*' -not -path '*/tests/*' -not -name '*.pyc')
 
@@ -135,5 +135,6 @@ $(eval $(call install_rule,optim,))
 $(eval $(call install_rule,distributions,))
 $(eval $(call install_rule,profiler,$(STAMPS)/core))
 $(eval $(call install_rule,compile,$(STAMPS)/core))
+$(eval $(call install_rule,graph,))
 $(eval $(call install_rule,testing,))
 $(eval $(call install_rule,rabbet,))

@@ -94,6 +94,8 @@ IN_FUNCTIONS = {
     ("rabbet_testing.probes", "rabbet_testing.judges.packs"): CASES,
     ("rabbet_testing_pytest", "rabbet_testing.conformance.plugin"): CASES,
     ("rabbet_compile._api", "rabbet_compile._module"): OPTIONAL,
+    ("rabbet.graph", "rabbet.graph._module"): OPTIONAL,
+    ("rabbet.export.exported_program", "rabbet.export._module"): OPTIONAL,
 }
 
 Graph = dict[str, set[str]]
@@ -234,6 +236,8 @@ OPTIONAL_WHEELS = {
 NEED_MORE = {
     "rabbet._as_torch.functorch": {"rabbet-nn", "rabbet-vmap"},
     "rabbet_compile._module": {"rabbet-nn"},
+    "rabbet.graph._module": {"rabbet-nn"},
+    "rabbet.export._module": {"rabbet-nn"},
     "rabbet.autograd._function_levels": {"rabbet-vmap"},
     "rabbet.func._differential": {"rabbet-autograd"},
     "rabbet.func._module_state": {"rabbet-nn"},

@@ -21,6 +21,7 @@ DESIGNED = {  # what a package may depend on, of ours (the design's table of pac
     "rabbet-distributions": {"rabbet-core", "rabbet-autograd"},
     "rabbet-profiler": {"rabbet-core", "rabbet-autograd"},
     "rabbet-compile": {"rabbet-core"},
+    "rabbet-graph": {"rabbet-core"},
     "rabbet-testing": {"rabbet-core"},
 }
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # In the order in which they are installed: a package is built against those before it.
 PACKAGES = [
     "core", "backend-cpu", "backend-cuda", "autograd", "autocast", "vmap", "nn", "optim", "distributions", "profiler",
-    "compile", "testing", "rabbet",
+    "compile", "graph", "testing", "rabbet",
 ]  # fmt: skip
 BUILD_TOOLS = ("cmake", "ninja", "packaging", "pathspec", "pluggy", "pybind11", "scikit-build-core")
 PROGRAM = """

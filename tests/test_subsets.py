@@ -57,6 +57,12 @@ except ImportError as error:
     assert "pip install rabbet-distributions" in str(error), error
 else:
     raise SystemExit("distributions are there without their wheel")
+try:
+    rabbet.graph
+except ImportError as error:
+    assert "pip install rabbet-graph" in str(error), error
+else:
+    raise SystemExit("graphs are there without their wheel")
 for missing in ("rabbet.profiler", "rabbet.autograd.profiler"):
     try:
         importlib.import_module(missing)
@@ -108,6 +114,11 @@ with rabbet.profiler.profile() as prof, rabbet.autograd.profiler.record_function
     rabbet.ones(3).sum()
 assert {"sum", "aten::sum", "aten::ones"} <= {e.key for e in prof.key_averages()}
 """
+GRAPH = """
+graph = rabbet.graph.capture(lambda x: x.sin().sum(0), rabbet.ones(2, 3))
+graph.check()
+assert rabbet.equal(graph.run(rabbet.zeros(2, 3)), rabbet.zeros(3))
+"""
 SUBSETS = {
     "core": (["core"], CORE),
     "core+cpu": (["core", "backend_cpu"], CPU),
@@ -126,9 +137,10 @@ SUBSETS = {
             "distributions",
             "profiler",
             "compile",
+            "graph",
             "testing",
         ],
-        ALL + AMP + DISTRIBUTIONS + PROFILER,
+        ALL + AMP + DISTRIBUTIONS + PROFILER + GRAPH,
     ),
 }
 

@@ -39,7 +39,14 @@ FLAGS = {
     "address": "-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all",
     "thread": "-fsanitize=thread",
 }
-POOL = ("pool", "fork", "error", "plugin_names", "thread_state", "deferral")  # without the rest of core
+POOL = (
+    "pool",
+    "fork",
+    "error",
+    "plugin_names",
+    "thread_state",
+    "deferral",
+)  # without the rest of core
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 COMMON = "-O1 -g1 -fno-omit-frame-pointer"
 

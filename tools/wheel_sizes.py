@@ -11,6 +11,7 @@ BUDGET_MB = {
     "rabbet_autocast": 0.5,
     "rabbet_profiler": 0.5,
     "rabbet_compile": 0.5,
+    "rabbet_graph": 0.5,
 }
 LICENSE = Path(__file__).parents[1] / "LICENSE"
 

@@ -36,6 +36,7 @@ PAGES = {
     "optim": ["rabbet.optim", "rabbet.optim.lr_scheduler"],
     "profiler": ["rabbet.profiler", "rabbet.autograd.profiler", "rabbet.autograd.profiler_util"],
     "compile": ["rabbet.compiler", "rabbet_compile"],
+    "graph": ["rabbet.graph", "rabbet.export"],
     "distributions": [
         "rabbet.distributions",
         "rabbet.distributions.constraints",

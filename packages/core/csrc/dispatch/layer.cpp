@@ -20,7 +20,7 @@ constexpr uint32_t kPhase = 550;  // below differentiation and the transforms
 
 int32_t layer = 0, slot = 0;
 const RbComposites* composites = nullptr;
-PyObject *call_handler, *value_reader;  // owned, for the life of the process
+PyObject *call_handler, *value_reader, *read_handler;  // owned, for the life of the process
 
 PyObject* must(PyObject* o) {
   if (!o) throw PythonError{};
@@ -283,18 +283,35 @@ int32_t read_values(void*, void*, RbTensor* t, const char* what, RbTensor** out)
   return raised ? core->capture_error() : rc;
 }
 
+// A mode is on in this thread, and the program reads a plain tensor.
+int32_t ask_mode(void*, const RbTensor* t, const char* what) {
+  if (modes.empty() || !rb::interpreter_alive()) return RB_OK;
+  const rb::WithGil gil;
+  bool raised = false;
+  const int32_t rc = rb::guarded([&] {
+    try {
+      const Object object(wrapped(const_cast<RbTensor*>(t)));
+      const Object done(must(PyObject_CallFunction(read_handler, "Os", object.get(), what)));
+    } catch (const PythonError&) {
+      raised = true;
+    }
+  });
+  return raised ? core->capture_error() : rc;
+}
+
 void keep(void*) {}
 
 }  // namespace
 
-void add_layer(PyObject* handler, PyObject* reader) {
+void add_layer(PyObject* handler, PyObject* reader, PyObject* on_read) {
   host = core->host;
   call_handler = Py_NewRef(handler);
   value_reader = Py_NewRef(reader);
+  read_handler = Py_NewRef(on_read);
   static const char* const none[] = {nullptr};
   RbLayer desc{};
   desc.struct_size = RB_SIZE(RbLayer, thread_free);
-  desc.flags = RB_L_VIEWS;
+  desc.flags = RB_L_VIEWS | RB_L_DERIVATIVES;
   desc.name = "python";
   desc.phase = kPhase;
   desc.on_missing = RB_L_FALLBACK;
@@ -317,6 +334,7 @@ void add_layer(PyObject* handler, PyObject* reader) {
       static_cast<const RbComposites*>(host->get_ext(RB_COMPOSITE_EXT, RB_COMPOSITE_VERSION));
   const auto* trace = static_cast<const RbTrace*>(host->get_ext(RB_TRACE_EXT, RB_TRACE_VERSION));
   rb::check(trace->data_hook(layer, read_values, nullptr));
+  rb::check(trace->read_gate(layer, ask_mode, nullptr));
 }
 
 void mark(RbTensor* t) {

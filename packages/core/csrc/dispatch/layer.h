@@ -12,8 +12,9 @@ struct PythonError {};
 /// Register the layer. `handler(name, args, outs)` runs its calls: the operator's record, its
 /// arguments, and the tensors to be written or None. It returns a tuple of results, None where no
 /// class or mode handles the call, or NotImplemented: then the operator's decomposition runs.
-/// `reader(tensor, what)` returns a tensor of the values of one without memory.
-void add_layer(PyObject* handler, PyObject* reader);
+/// `reader(tensor, what)` returns a tensor of the values of one without memory. `on_read(tensor,
+/// what)` is called inside of modes before the program reads a tensor with memory.
+void add_layer(PyObject* handler, PyObject* reader, PyObject* on_read);
 
 /// Make the calls with a tensor come to the layer.
 void mark(RbTensor* t);

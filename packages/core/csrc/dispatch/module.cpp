@@ -48,9 +48,10 @@ py::object make_wrapper(const py::type& cls, const py::object& keeper,
 PYBIND11_MODULE(_dispatch, m) {
   dispatch::core = static_cast<const RbPython*>(PyCapsule_Import(RB_PYTHON_CAPSULE, 0));
   if (!dispatch::core) throw py::error_already_set();
-  m.def("add_layer", [](const py::object& handler, const py::object& reader) {
-    guarded([&] { dispatch::add_layer(handler.ptr(), reader.ptr()); });
-  });
+  m.def("add_layer",
+        [](const py::object& handler, const py::object& reader, const py::object& on_read) {
+          guarded([&] { dispatch::add_layer(handler.ptr(), reader.ptr(), on_read.ptr()); });
+        });
   m.def("mark", [](const py::object& t) { guarded([&] { dispatch::mark(tensor(t)); }); });
   m.def("is_wrapper", [](const py::object& t) { return dispatch::is_wrapper(tensor(t)); });
   m.def("make_wrapper", make_wrapper, py::arg("cls"), py::arg("keeper"), py::arg("shape"),

@@ -15,4 +15,10 @@ pybind11::object with_call(
     const pybind11::dict& kwargs,
     const std::function<pybind11::object(const Op& op, const RbValue* values, int32_t n)>& body);
 
+/// The record or the derivative ("OP.vjp.ARGUMENT") of a name; raises KeyError.
+const Op* record_named(const std::string& name);
+
+/// `rabbet._C.call_record`.
+void bind_calls(pybind11::module_& m);
+
 }  // namespace rabbet::python

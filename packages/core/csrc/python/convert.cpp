@@ -71,18 +71,8 @@ PyObject* value_to_python(const RbValue* v) {
       return Py_NewRef(strided_layout);
     case RB_OBJECT:
       return Py_NewRef(static_cast<PyObject*>(v->v.p));
-    case RB_GENERATOR: {
-      // The Python object that owns it is not known here; the kernel gets one that borrows the
-      // state.
-      PyObject* o = generator_type->tp_alloc(generator_type, 0);
-      if (!o) return nullptr;
-      auto* g = reinterpret_cast<GeneratorObject*>(o);
-      g->state = v->v.gen;
-      g->owned = false;
-      g->backend = kMeta;
-      g->index = -1;
-      return o;
-    }
+    case RB_GENERATOR:
+      return generator_object(v->v.gen);
     case RB_META:
       return meta_to_python(v->v.meta);
     default:

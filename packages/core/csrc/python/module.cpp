@@ -8,6 +8,7 @@
 #include "buffer.h"
 #include "call/fallback.h"
 #include "call/formula_kernels.h"
+#include "calls.h"
 #include "chosen_device.h"
 #include "composite.h"
 #include "convert.h"
@@ -24,6 +25,7 @@
 #include "formula/formula_kernel.h"
 #include "graph.h"
 #include "layer/layers.h"
+#include "layer/transforms.h"
 #include "library.h"
 #include "memory.h"
 #include "named_dtypes.h"
@@ -76,12 +78,6 @@ int32_t warn_in_python(const char* message) {
 }
 
 // ---- what is registered
-
-const Op* op_named(const std::string& name) {
-  const Op* op = find_op(name.c_str());
-  if (!op) raise(PyExc_KeyError, "no operator '%s'", name.c_str());
-  return op;
-}
 
 const char* const kTypeNames[] = {
     "Tensor", "Tensor[]",  "Scalar", "int",    "float",    "bool",   "str",     "dtype",
@@ -196,7 +192,7 @@ std::vector<std::string> argument_names(const Op& op, uint64_t mask) {
 }
 
 py::dict describe_op(const std::string& name) {
-  const Op* op = op_named(name);
+  const Op* op = record_named(name);
   py::dict d;
   d["name"] = op->name;
   d["base"] = op->base;
@@ -212,6 +208,7 @@ py::dict describe_op(const std::string& name) {
   d["memory_format"] = op->memory_format != FormatKeyword::kNone;
   d["maybe_view"] = (op->info.flags & RB_OP_MAYBE_VIEW) != 0;
   d["data_shape"] = (op->info.flags & RB_OP_DATA_SHAPE) != 0;
+  d["random"] = draws(*op);
   d["detached"] = op->detached;
   d["doc"] = op->doc;
   d["ref"] = op->ref;
@@ -585,6 +582,7 @@ PYBIND11_MODULE(_C, m) {
   bind_library(m);
   bind_composite(m);
   bind_trace(m);
+  bind_calls(m);
 
   m.def(
       "set_base_device", [](const py::object& device) { set_base_device(device.ptr()); },

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "chosen_device.h"
 #include "data.h"
@@ -326,6 +327,12 @@ PyType_Spec size_spec = {"rabbet.Size", 0, 0, Py_TPFLAGS_DEFAULT, size_slots};
 
 constexpr uint64_t kInitialSeed = 5489;
 
+// Objects that own a generator's state, borrowed; guarded by Python's lock.
+std::unordered_map<const RbGenerator*, PyObject*>& generator_owners() {
+  static std::unordered_map<const RbGenerator*, PyObject*> owners;
+  return owners;
+}
+
 PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"device", nullptr};
   PyObject* device = nullptr;
@@ -340,6 +347,7 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     g->state = new RbGenerator;
     g->state->seed = kInitialSeed;
     g->owned = true;
+    generator_owners()[g->state] = self;
     g->backend = spec.backend;
     const bool plain = spec.backend == kMeta || has_host_memory(spec.backend);
     g->index = plain ? spec.index : index_or_current(spec.backend, spec.index);
@@ -347,7 +355,10 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   });
 }
 void generator_free(PyObject* self) {
-  if (as<GeneratorObject>(self)->owned) delete as<GeneratorObject>(self)->state;
+  if (as<GeneratorObject>(self)->owned) {
+    generator_owners().erase(as<GeneratorObject>(self)->state);
+    delete as<GeneratorObject>(self)->state;
+  }
   free_plain(self);
 }
 PyObject* generator_manual_seed(PyObject* self, PyObject* seed) {
@@ -621,6 +632,19 @@ PyObject* make_default_generator(int backend, int index) {
   g->owned = false;
   g->backend = backend;
   g->index = index;
+  return o;
+}
+
+PyObject* generator_object(RbGenerator* state) {
+  const auto owner = generator_owners().find(state);
+  if (owner != generator_owners().end()) return Py_NewRef(owner->second);
+  PyObject* o = generator_type->tp_alloc(generator_type, 0);
+  if (!o) return nullptr;
+  auto* g = reinterpret_cast<GeneratorObject*>(o);
+  g->state = state;
+  g->owned = false;
+  g->backend = kMeta;
+  g->index = -1;
   return o;
 }
 

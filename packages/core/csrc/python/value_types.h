@@ -21,6 +21,8 @@ struct GeneratorObject {
   int32_t backend, index;
   bool owned;  // false: a device's default generator, which lives as long as the process
 };
+/// New reference to the object that owns the generator, or to one that borrows a device's default.
+PyObject* generator_object(RbGenerator* state);
 struct ConstantObject {  // rabbet.strided, rabbet.contiguous_format, ...
   PyObject_HEAD const char* name;
   int value;

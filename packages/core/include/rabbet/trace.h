@@ -86,6 +86,15 @@ typedef struct RbDeferral {
   void (*thread_begins)(void* self);
 } RbDeferral;
 
+/* `what` ("item()", "buffer", "data_ptr()", ...) is about to read `t`, which is no wrapper and no
+ * composite. RB_OK: it may; anything else is the error of the read. */
+typedef int32_t (*RbReadFn)(void* self, const RbTensor* t, const char* what);
+
+/* RbLayer.flags. The thread includes the layer, and no tensor need carry its key: derivatives of
+ * elementwise operators that the backend has as single kernels come as single calls then, with the
+ * rounding of a program without the layer. Such an operator has the name "OP.vjp.ARGUMENT". */
+enum { RB_L_DERIVATIVES = 2 };
+
 enum { /* RbMemory.flags */
        /* Code outside of core may read or write it: it was adopted, or its address was handed out
         * (to NumPy, by DLPack, by data_ptr()). */
@@ -164,6 +173,10 @@ typedef struct RbTrace {
   /* 1: on `backend` the operator is nothing but the formula of its record: `RbHost.decompose` does
    * what a call does below the layers. */
   int32_t (*is_composed)(const RbOp* op, int32_t backend);
+  /* Ask `fn` before the program reads the values of a tensor, or gets the address of its memory, on
+   * a thread in whose include mask the layer is: a layer that records calls refuses reads that a
+   * recording would not repeat. Null `fn`: no longer. */
+  int32_t (*read_gate)(int32_t layer, RbReadFn fn, void* self);
 } RbTrace;
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
 
 This package is `rabbet-core`. Every operator with a record is a function here (`rabbet.add`); `rabbet.ops` has all
 of them, hidden ones included. `rabbet.nn`, `rabbet.optim`, `rabbet.distributions`, `rabbet.profiler`,
-`rabbet.autograd`, `rabbet.amp` and the backends are other wheels.
+`rabbet.graph`, `rabbet.autograd`, `rabbet.amp` and the backends are other wheels.
 """
 
 import os as _os
@@ -44,6 +44,8 @@ _OTHER_WHEELS = {
     "optim": "rabbet-optim",
     "distributions": "rabbet-distributions",
     "profiler": "rabbet-profiler",
+    "graph": "rabbet-graph",
+    "export": "rabbet-graph",
     "func": "rabbet-vmap",
     "vmap": "rabbet-vmap",
     "amp": "rabbet-autocast",
@@ -60,7 +62,7 @@ _OWN_MODULES = {
     "torch_version", "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
-    "ao", "classes", "distributed", "export", "fx", "mps", "mtia", "nested", "numa",
+    "ao", "classes", "distributed", "fx", "mps", "mtia", "nested", "numa",
     "onnx", "package", "quantization", "sparse", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.
@@ -106,6 +108,7 @@ _LAZY = {
     },
     "compiler": {"compile"},
     "futures": {"Future"},
+    "graph": {"cond", "while_loop"},
     "jit": {"ScriptModule"},
     "nn.flat": {
         "adaptive_max_pool1d", "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "batch_norm", "binary_cross_entropy_with_logits",

@@ -18,7 +18,9 @@ from . import amp as amp
 from . import array_api as array_api
 from . import autograd as autograd
 from . import distributions as distributions
+from . import export as export
 from . import func as func
+from . import graph as graph
 from . import nn as nn
 from . import optim as optim
 from . import profiler as profiler
@@ -196,6 +198,7 @@ from ._windows import (
     kaiser_window as kaiser_window,
 )
 from .futures import Future as Future
+from .graph import cond as cond, while_loop as while_loop
 from .jit import ScriptModule as ScriptModule
 from .storage import (
     StorageBase as StorageBase,
@@ -251,7 +254,6 @@ class _NotThere:
 ao: _NotThere
 classes: _NotThere
 distributed: _NotThere
-export: _NotThere
 fx: _NotThere
 mps: _NotThere
 mtia: _NotThere

@@ -323,24 +323,24 @@ def sym_ite(b: bool, t: Any, f: Any) -> Any:
 
 
 class _Symbol:
-    """A number that a tracer does not know yet: no object is one."""
+    """A number that follows from the sizes of a captured program's inputs."""
 
     def __init__(self, *args: Any) -> None:
         raise _C.NotImplementedForError(
-            f"{type(self).__name__}: rabbet captures no graphs yet, sizes are numbers"
+            f"{type(self).__name__}: sizes are numbers; only captures of rabbet.graph make symbols"
         )
 
 
 class SymInt(_Symbol):
-    """An integer that a tracer does not know yet: no object is one."""
+    """A size as a captured program sees it (rabbet.graph)."""
 
 
 class SymFloat(_Symbol):
-    """A float that a tracer does not know yet: no object is one."""
+    """A float of a captured program: no object is one."""
 
 
 class SymBool(_Symbol):
-    """A bool that a tracer does not know yet: no object is one."""
+    """A bool of a captured program: no object is one."""
 
 
 # ---- autocast by device, under its older names

@@ -174,8 +174,13 @@ def _dispatch_call(name: str, args: tuple[Any, ...], outs: tuple[Any, ...] | Non
         A tuple with a tensor, or a tuple of tensors, for each result; None if there is no handler;
         NotImplemented if the operators of the decomposition are dispatched instead.
     """
+    modes = _dispatch.modes()
+    if modes and hasattr(modes[-1], "__record_dispatch__"):
+        return _record_call(name, args, outs)
+    if ".vjp." in name:  # a derivative as one call, which PyTorch's operators do not have
+        return NotImplemented
     types = _types_of(args if outs is None else (*args, *outs))
-    has_mode = bool(_dispatch.modes())
+    has_mode = bool(modes)
     if not types and not has_mode:
         return None
     if _aten.is_decomposed(name):
@@ -192,6 +197,24 @@ def _dispatch_call(name: str, args: tuple[Any, ...], outs: tuple[Any, ...] | Non
     if record.returns_list and func.is_view and is_wrapper(args[0]):
         _remember_many_views(record, args[0], results[0])
     return results
+
+
+def _record_call(name: str, args: tuple[Any, ...], outs: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    """Hand a call to the innermost mode as it is: the record's name, an argument for each parameter, and `outs`."""
+    mode = _dispatch.pop_mode()
+    try:
+        results: tuple[Any, ...] = mode.__record_dispatch__(name, args, outs)
+    finally:
+        _dispatch.push_mode(mode)
+    return results
+
+
+def _on_read(tensor: Tensor, what: str) -> None:
+    """Tell the innermost mode that the program is about to read a tensor; it may raise."""
+    modes = _dispatch.modes()
+    gate = getattr(modes[-1], "__read_dispatch__", None) if modes else None
+    if gate is not None:
+        gate(tensor, what)
 
 
 def _remember_many_views(record: _Record, base: Tensor, views: tuple[Tensor, ...]) -> None:
@@ -358,7 +381,7 @@ def join(tensor: Tensor) -> None:
     _dispatch.mark(tensor)
 
 
-_dispatch.add_layer(_dispatch_call, _read_values)
+_dispatch.add_layer(_dispatch_call, _read_values, _on_read)
 layer = _dispatch
 
 

@@ -126,6 +126,14 @@ int32_t table_defer(int32_t layer, const RbDeferral* how) {
     set_deferral(uint64_t{1} << layer, how ? &full : nullptr);
   });
 }
+int32_t table_read_gate(int32_t layer, RbReadFn fn, void* self) {
+  return guarded([&] {
+    check_layer_id("read_gate", layer);
+    if (layer == kTransformSlot || layer == kCompositeSlot)
+      fail(RB_E_ARG, "read_gate: '%s' is core's own", layer_entry(layer).name.c_str());
+    set_read_gate(uint64_t{1} << layer, fn, self);
+  });
+}
 int32_t table_ready(const RbTensor* t, const char* what) {
   return guarded([&] {
     need(t, "ready: the tensor");
@@ -199,7 +207,8 @@ const RbTrace kTable = {sizeof(RbTrace),
                         table_memory_get,
                         using_threads,
                         table_pointwise_kernel,
-                        table_is_composed};
+                        table_is_composed,
+                        table_read_gate};
 [[maybe_unused]] const bool is_published = (publish(RB_TRACE_EXT, RB_TRACE_VERSION, &kTable), true);
 
 }  // namespace

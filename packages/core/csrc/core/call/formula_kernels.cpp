@@ -3,6 +3,7 @@
 #include "call/dispatch.h"
 #include "call/plan.h"
 #include "formula/formula_kernel.h"
+#include "layer/layers.h"
 #include "tensor/dtype.h"
 #include "thread/deferral.h"
 #include "thread/error.h"
@@ -100,9 +101,10 @@ bool run_vjp_kernel(const Op& op, int argument, const RbValue* args, int nargs, 
     values[nparams] = outs[0];
   }
   const ThreadState& state = thread_state();
-  keys = (keys | state.include) & ~state.exclude & ~deferring_layer();
-  // A transform's level runs the derivative on what its tensors stand for, a layer that defers
-  // calls takes it as one call; other layers want to see the formula's operators.
+  keys = (keys | (state.include & ~derivative_layers.load(std::memory_order_relaxed))) &
+         ~state.exclude & ~deferring_layer();
+  // A transform's level runs the derivative on what its tensors stand for, layers that defer calls
+  // or ask for it take it as one call; other layers want to see the formula's operators.
   const bool at_level = level && keys >> kBackendBits == uint64_t{1}
                                                              << (kTransformSlot - kBackendBits);
   if (!at_level && (level || keys > kBackendMask)) return false;

@@ -277,10 +277,16 @@ int stage_layer(const RbLayer& layer, const std::string& provider) {
 
 bool is_checked(const LayerEntry& layer) { return is_checked_plugin(layer.provider); }
 
-void activate_layer(int bit) { layers[bit].active = true; }
+std::atomic<uint64_t> derivative_layers{0};
+
+void activate_layer(int bit) {
+  layers[bit].active = true;
+  if (layers[bit].desc.flags & RB_L_DERIVATIVES) derivative_layers |= uint64_t{1} << bit;
+}
 void drop_layer(int bit) {
   std::lock_guard<std::mutex> lock(mutex);
   layers[bit] = LayerEntry{};
+  derivative_layers &= ~(uint64_t{1} << bit);
 }
 const LayerEntry& layer_entry(int bit) { return layers[bit]; }
 LayerEntry& own_layer_entry(int bit) { return layers[bit]; }

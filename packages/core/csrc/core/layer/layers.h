@@ -1,5 +1,6 @@
 // The registered layers and their order.
 #pragma once
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ struct DeclaredLayer {
 };
 /// Keep key bits for layers that may be loaded later; `order` begins with the one to run first.
 void reserve_layers(const std::vector<DeclaredLayer>& order);
+/// Key bits of the layers that take derivatives as single calls (RB_L_DERIVATIVES).
+extern std::atomic<uint64_t> derivative_layers;
 int stage_layer(const RbLayer& layer, const std::string& provider);  // returns its key bit
 void activate_layer(int bit);
 void drop_layer(int bit);

@@ -355,9 +355,6 @@ Composition composition(const RbTensor* t) {
   return c;
 }
 
-namespace {
-
-// Whether a call of `op` may draw random numbers: itself, or in its decomposition.
 bool draws(const Op& op) {
   if (op.info.kind == RB_KIND_RANDOM) return true;
   if (op.info.kind != RB_KIND_COMPOSITE && op.info.kind != RB_KIND_CREATION) return false;
@@ -369,8 +366,6 @@ bool draws(const Op& op) {
   for (const Callee& c : compiled(op).callees) found = found || draws(*c.op);
   return known[&op] = found;
 }
-
-}  // namespace
 
 bool concerns_transform(const Op& op, int32_t* level) {
   const ThreadState& state = thread_state();

@@ -59,6 +59,9 @@ class InsideKernel {
   int32_t depth_, floor_;
 };
 
+/// Whether a call may draw random numbers, itself or in the formula that it is decomposed into.
+bool draws(const Op& op);
+
 /// Whether a call of `op` concerns a transform of a higher level than its tensors; sets `level`.
 bool concerns_transform(const Op& op, int32_t* level);
 

@@ -20,10 +20,18 @@ inline uint64_t deferring_layer() {
   return d ? d->layer : 0;
 }
 
+/// Number of layers that are asked before values are read (RbTrace.read_gate).
+extern std::atomic<int32_t> read_gates;
+/// Set the function that is asked where the layer with the key `layer` is on; null: none.
+void set_read_gate(uint64_t layer, RbReadFn fn, void* self);
+/// Throws what one of them fails with.
+void ask_read_gates(const RbTensor* t, const char* what);
+
 /// Have the kernels run that write the memory of `t`, which `what` is about to read. Throws what
 /// they fail with.
 void make_ready_slow(const Deferral& d, const RbTensor* t, const char* what);
 inline void make_ready(const RbTensor* t, const char* what) {
+  if (read_gates.load(std::memory_order_acquire)) ask_read_gates(t, what);
   if (const Deferral* d = deferral.load(std::memory_order_acquire)) make_ready_slow(*d, t, what);
 }
 

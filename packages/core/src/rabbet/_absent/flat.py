@@ -13,10 +13,9 @@ _REASONS = {
     "rabbet has no quantization package yet": "dequantize fake_quantize_per_channel_affine "
     "fake_quantize_per_tensor_affine quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic "
     "quantized_batch_norm quantized_max_pool1d quantized_max_pool2d",
-    "rabbet captures no graphs yet: write the loop or the condition in Python": "cond while_loop",
 }
 _CLASSES = {
-    "rabbet captures no graphs yet: programs run eagerly": "AnyType BoolType CompilationUnit ComplexType DeviceObjType "
+    "rabbet has none of PyTorch's compilers; rabbet.graph captures programs": "AnyType BoolType CompilationUnit ComplexType DeviceObjType "
     "DictType EnumType FloatType FunctionSchema FutureType InterfaceType IntType ListType NoneType NumberType "
     "OptionalType StringType TensorType TupleType Type UnionType",
     "files are read and written by load() and save()": "PyTorchFileReader PyTorchFileWriter",

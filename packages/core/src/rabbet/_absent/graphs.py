@@ -6,7 +6,7 @@ from .. import _C
 from .._settings import SymBool, SymFloat, SymInt
 from . import Absent, unchanged
 
-_REASON = "rabbet captures no graphs yet: programs run eagerly"
+_REASON = "rabbet has none of PyTorch's compilers; rabbet.graph captures programs"
 
 
 def _is_plain(*kinds: type) -> Any:

@@ -184,7 +184,7 @@ class _ExcludeDispatchKeyGuard:
 _storage_Use_Count = refusing_function(
     "torch._C", "_storage_Use_Count", "rabbet does not count the users of a storage"
 )
-_NO_GRAPHS = "rabbet captures no graphs yet: programs run eagerly"
+_NO_GRAPHS = "rabbet has none of PyTorch's compilers; rabbet.graph captures programs"
 Graph = refusing_class("torch._C", "Graph", _NO_GRAPHS)
 Value = refusing_class("torch._C", "Value", _NO_GRAPHS)
 Node = refusing_class("torch._C", "Node", _NO_GRAPHS)

@@ -5,5 +5,5 @@ from .._absent import refusing_function
 __all__ = ["get_ctx"]
 
 get_ctx = refusing_function(
-    "torch._custom_ops", "get_ctx", "rabbet captures no graphs: nothing has sizes that data decide"
+    "torch._custom_ops", "get_ctx", "sizes that values decide are not symbols in rabbet"
 )

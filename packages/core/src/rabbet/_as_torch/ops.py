@@ -9,5 +9,7 @@ __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "ops"]
 
 ops = rabbet.ops
 HigherOrderOperator = refusing_class(
-    "torch._ops", "HigherOrderOperator", "rabbet captures no graphs yet: programs run eagerly"
+    "torch._ops",
+    "HigherOrderOperator",
+    "rabbet has none of PyTorch's compilers; rabbet.graph captures programs",
 )

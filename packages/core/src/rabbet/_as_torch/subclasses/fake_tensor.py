@@ -16,7 +16,7 @@ class FakeTensor:
 FakeTensorMode = refusing_class(
     "torch._subclasses.fake_tensor",
     "FakeTensorMode",
-    "rabbet captures no graphs yet; torch.device('meta') makes tensors without elements",
+    "rabbet has no fake tensors; torch.device('meta') makes tensors without elements",
 )
 
 

@@ -5,6 +5,6 @@ from ..._absent import refusing_class
 __all__ = ["FunctionalTensor", "FunctionalTensorMode"]
 
 _MODULE = "torch._subclasses.functional_tensor"
-_REASON = "rabbet captures no graphs yet; func.functionalize makes functions functional"
+_REASON = "graphs of rabbet hold writes as they are; func.functionalize makes functions functional"
 FunctionalTensor = refusing_class(_MODULE, "FunctionalTensor", _REASON)
 FunctionalTensorMode = refusing_class(_MODULE, "FunctionalTensorMode", _REASON)

@@ -7,7 +7,7 @@ from ..._absent import refusing_class
 __all__ = ["MetaConverter", "is_sparse_any", "is_sparse_compressed", "is_sparse_coo"]
 
 MetaConverter = refusing_class(
-    "torch._subclasses.meta_utils", "MetaConverter", "rabbet captures no graphs yet"
+    "torch._subclasses.meta_utils", "MetaConverter", "rabbet has no fake tensors"
 )
 
 
