@@ -6,14 +6,15 @@ import numpy as np
 import rabbet
 
 _TOLERANCES = {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-2), "float32": (1e-5, 1e-6), "float64": (1e-9, 1e-10),
-               "complex64": (1e-5, 1e-6), "complex128": (1e-9, 1e-10)}  # fmt: skip
+               "complex32": (1e-3, 1e-3), "complex64": (1e-5, 1e-6), "complex128": (1e-9, 1e-10)}  # fmt: skip
+_WIDER = {rabbet.bfloat16: rabbet.float32, rabbet.complex32: rabbet.complex64}  # NumPy has neither
 
 
 def to_numpy(value: Any) -> np.ndarray:
-    """A NumPy array of a tensor (bfloat16 as float32), array or number."""
+    """A NumPy array of a tensor (bfloat16 as float32, complex32 as complex64), array or number."""
     if isinstance(value, rabbet.Tensor):
         value = value.detach()
-        return (value.float() if value.dtype is rabbet.bfloat16 else value).numpy()
+        return value.to(_WIDER.get(value.dtype, value.dtype)).numpy()
     return np.asarray(value)
 
 
