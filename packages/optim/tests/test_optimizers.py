@@ -427,7 +427,7 @@ BAD = [
     (lambda: optim.SGD(leaf()), TypeError, "iterable of Tensors or dicts"),
     (lambda: optim.SGD([3.0]), TypeError, "can only optimize Tensors"),
     (lambda: optim.SGD([leaf() * 2]), ValueError, "non-leaf"),
-    (lambda: optim.SGD([P, P]), ValueError, "more than once in one parameter group"),
+    (lambda: optim.SGD([P, P]), UserWarning, "parameter group with duplicate parameters"),
     (
         lambda: optim.SGD([{"params": [P]}, {"params": [P]}]),
         ValueError,
@@ -436,6 +436,36 @@ BAD = [
     (lambda: optim.SGD([{"params": {leaf()}}]), TypeError, "ordered collections"),
     (lambda: optim.SGD([{"params": [leaf()]}, 3]), TypeError, "must be a dict"),
     (lambda: optim.SGD([("a", leaf()), leaf()]), ValueError, "with/without names"),
+    (
+        lambda: optim.SGD([{"params": [leaf()]}, {"params": [("a", leaf())]}]),
+        ValueError,
+        "cannot add param group with names to the optimizer",
+    ),
+    (
+        lambda: optim.SGD([{"params": [leaf()], "param_names": ["a"]}, {"params": [leaf()]}]),
+        ValueError,
+        "cannot add param group without names to the optimizer",
+    ),
+    (
+        lambda: optim.SparseAdam([leaf(), leaf().to(rabbet.complex64).detach()]),
+        ValueError,
+        "Complex params at indices [[0, 1]]",
+    ),
+    (
+        lambda: optim.AdamW([leaf()], lr=rabbet.tensor(0.1), foreach=True),
+        ValueError,
+        "lr as a Tensor is not supported for capturable=False and foreach=True",
+    ),
+    (
+        lambda: optim.Adam([leaf()], betas=(0.9, rabbet.tensor(0.99))),
+        ValueError,
+        "betas must be either both floats or both Tensors",
+    ),
+    (
+        lambda: optim.Adam([leaf()], betas=(rabbet.tensor(0.9),) * 2, foreach=True),
+        ValueError,
+        "betas[0] as a Tensor is not supported for capturable=False and foreach=True",
+    ),
     (lambda: loaded({}), ValueError, "expected keys 'state' and 'param_groups'"),
     (
         lambda: loaded({"state": {}, "param_groups": []}),

@@ -35,6 +35,13 @@ bool warn_if_resized(const std::vector<int64_t>& before, const RbTensor* after) 
              in_brackets(after->shape, ndim).c_str()) == 0;
 }
 
+// Factories and random operators give their destinations the shape that calls ask for: no warning.
+bool fills_any_shape(const Op& op) {
+  const bool draws = std::any_of(op.params.begin(), op.params.end(),
+                                 [](const Param& p) { return p.type == RB_A_GENERATOR; });
+  return (op.creation || draws) && op.name != "arange";  // for which PyTorch warns
+}
+
 PyObject* wrong_out(const char* name, PyObject* got, int nrets) {
   PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %s", name,
                nrets == 1 ? "Tensor" : "tuple of Tensors, one for each result",
@@ -124,7 +131,7 @@ PyObject* run_out(const char* name, const Overload& overload, const RbValue* val
     return run(overload, given, rets, RB_CALL_OUT);
   }();
   if (code != RB_OK) return raise_error(code);
-  for (int i = 0; i < nrets; ++i) {
+  for (int i = 0; i < nrets && !fills_any_shape(*overload.op); ++i) {
     if (!warn_if_resized(shapes[i], rets[i].v.t)) return nullptr;
   }
   if (nrets == 1) return Py_NewRef(out);

@@ -399,9 +399,10 @@ def _convolution(
 
 
 def _safe_softmax(x: Tensor, dim: int, dtype: Any = None) -> Any:
-    """Softmax whose rows of -inf alone become zeros."""
+    """Softmax whose rows of -inf alone become zeros, with gradients of 0."""
     empty = (x == float("-inf")).all(dim, keepdim=True)
-    return _C.op("softmax")(x, dim, dtype=dtype).masked_fill(empty, 0.0)
+    filled = x.masked_fill(empty, 0.0)
+    return _C.op("softmax")(filled, dim, dtype=dtype).masked_fill(empty, 0.0)
 
 
 def _max_pool2d_backward(
@@ -456,7 +457,9 @@ def _operator(name: str) -> Callable[..., Any] | None:
         try:
             found = _C.op(name)
         except KeyError:
-            return None
+            from ._as_torch import operators
+
+            found = getattr(operators, name, None) if name in operators.__all__ else None
     return found if callable(found) else None
 
 

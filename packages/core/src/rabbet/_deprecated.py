@@ -67,7 +67,7 @@ def range(
         return made.requires_grad_(requires_grad)
     if out.dtype is not dtype:
         raise RuntimeError(f"range: dtype {dtype} does not match dtype {out.dtype} of 'out'")
-    return out.resize_(made.shape).copy_(made)
+    return out.resize_(made.shape).copy_(made)  # without a warning, as all factories
 
 
 def frobenius_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:

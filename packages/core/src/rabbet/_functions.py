@@ -450,7 +450,9 @@ def searchsorted(
             f"searchsorted: output tensor's dtype is wrong, it can only be {dtype} with out_int32={out_int32}, got "
             f"{out.dtype}"
         )
-    return out.resize_(found.shape).copy_(found)
+    from . import _destinations
+
+    return _destinations.write("searchsorted", found, out)
 
 
 def bucketize(

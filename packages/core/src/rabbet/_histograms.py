@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import rabbet
 
+from . import _destinations
 from ._C import Tensor
 
 __all__ = ["histogram", "histogramdd"]
@@ -127,12 +128,9 @@ def histogram(
     edges = _edges("histogram", values, bins, range, 0)
     weights = None if weight is None else weight.detach().reshape(-1)
     hist = _counted(values, [edges], weights, density)
-    if out is not None:
-        hist, edges = (
-            out[0].resize_(hist.shape).copy_(hist),
-            out[1].resize_(edges.shape).copy_(edges),
-        )
-    return Histogram(hist, edges)
+    if edges is bins:
+        edges = edges.clone()
+    return Histogram(*_destinations.write_all("histogram", (hist, edges), out))
 
 
 def histogramdd(

@@ -8,7 +8,7 @@ from typing import Any
 
 import rabbet
 
-from . import linalg
+from . import _destinations, linalg
 from ._C import Tensor
 from ._functions import accumulation_dtype
 
@@ -34,13 +34,8 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     """
     LU, pivots, infos = linalg.lu_factor_ex(A, pivot=pivot)
     results = (LU, pivots, infos) if get_infos else (LU, pivots)
-    if out is None:
-        return results
-    if not isinstance(out, (tuple, list)) or len(out) != len(results):
-        raise TypeError(f"lu(): argument 'out' must be a tuple of {len(results)} Tensors")
-    for target, result in zip(out, results, strict=True):
-        target.resize_(result.shape).copy_(result)
-    return out
+    written = _destinations.write_all("lu", results, out)
+    return written if out is None else out
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import rabbet
 
-from . import _op_modules
+from . import _destinations, _op_modules
 from ._C import Tensor
 
 
 def _frequencies(indices: Tensor, n: int, d: float, out: Tensor | None) -> Tensor:
     found = indices * (1.0 / (n * d))
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return _destinations.write("fftfreq", found, out)
 
 
 def _indices(start: int, end: int, dtype: Any, device: Any) -> Tensor:

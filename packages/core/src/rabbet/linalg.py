@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import rabbet
 
-from . import _C, _op_modules
+from . import _C, _destinations, _op_modules
 from ._C import Tensor
 from ._functions import accumulation_dtype
 
@@ -52,8 +52,7 @@ def _put(what: str, found: Tensor, out: Tensor | None) -> Tensor:
         raise RuntimeError(
             f"{what}: Expected out tensor to have dtype {found.dtype}, but got {out.dtype} instead"
         )
-    with rabbet.no_grad():
-        return out.resize_(found.shape).copy_(found)
+    return _destinations.write(what, found, out)
 
 
 def vector_norm(

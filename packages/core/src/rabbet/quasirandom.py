@@ -9,7 +9,7 @@ from typing import Any
 
 import rabbet
 
-from . import _sobol_numbers
+from . import _destinations, _sobol_numbers
 from ._C import Generator, Tensor
 
 __all__ = ["SobolEngine"]
@@ -175,7 +175,7 @@ class SobolEngine:
             points = points ^ chosen * self.sobolstate[:, min(bit, self.MAXBIT - 1)]
         self.num_generated += n
         found = points.to(dtype) * 2.0**-self.MAXBIT
-        return found if out is None else out.resize_(found.shape).copy_(found)
+        return _destinations.write("SobolEngine.draw", found, out)
 
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: Any = None) -> Tensor:
         """The next 2^m points; together with those before they must be a power of two.

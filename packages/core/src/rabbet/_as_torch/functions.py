@@ -5,13 +5,15 @@ from typing import Any
 
 import rabbet
 
-from .. import _foreach
+from .. import _destinations, _foreach
 from .._absent import refusing_function
 from .._C import NotImplementedForError, Tensor
 from .._foreach import *  # noqa: F403
 from .._settings import is_nonzero
+from . import operators
+from .operators import *  # noqa: F403
 
-__all__ = ["_assert", "_assert_async", "_check", "_check_tensor_all", "_check_tensor_all_with", "_check_with", "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_grouped_mm", "_int_mm", "_make_per_tensor_quantized_tensor", "_nested_compute_contiguous_strides_offsets", "_nested_view_from_buffer", "_scaled_mm", "_segment_reduce", "_shape_as_tensor", "_softmax_backward_data", "_check_index", "_check_not_implemented", "_check_type", "_check_value", "_is_all_true", "_sample_dirichlet", "_standard_gamma", *_foreach.__all__]  # fmt: skip
+__all__ = ["_assert", "_assert_async", "_check", "_check_tensor_all", "_check_tensor_all_with", "_check_with", "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_grouped_mm", "_int_mm", "_make_per_tensor_quantized_tensor", "_nested_compute_contiguous_strides_offsets", "_nested_view_from_buffer", "_scaled_mm", "_segment_reduce", "_shape_as_tensor", "_check_index", "_check_not_implemented", "_check_type", "_check_value", "_is_all_true", "_sample_dirichlet", "_standard_gamma", *_foreach.__all__, *operators.__all__]  # fmt: skip
 
 
 def _assert(condition: Any, message: str) -> None:
@@ -100,14 +102,6 @@ def _shape_as_tensor(self: Tensor) -> Tensor:
     return rabbet.tensor(list(self.shape), dtype=rabbet.int64, device="cpu")
 
 
-def _softmax_backward_data(
-    grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any
-) -> Tensor:
-    """The gradient of softmax's input, from the output and its gradient."""
-    product = grad_output * output
-    return (product - output * product.sum(dim, keepdim=True)).to(input_dtype)
-
-
 def _int_mm(self: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two int8 matrices in int32.
 
@@ -118,7 +112,7 @@ def _int_mm(self: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         if value.dtype is not rabbet.int8:
             raise RuntimeError(f"_int_mm: Expected {name} dtype to be int8 but got {value.dtype}")
     found = rabbet.mm(self.to(rabbet.int32), mat2.to(rabbet.int32))
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return _destinations.write("_int_mm", found, out)
 
 
 def _scaled_mm(
@@ -211,7 +205,7 @@ def _convert_indices_from_csr_to_coo(
     pair = [col_indices, rows] if transpose else [rows, col_indices]
     dtype = rabbet.int32 if out_int32 else rabbet.int64
     found = rabbet.stack([x.to(dtype) for x in pair])
-    return found if out is None else out.resize_(found.shape).copy_(found)
+    return _destinations.write("_convert_indices_from_csr_to_coo", found, out)
 
 
 _NO_NESTED = "rabbet has no nested tensors yet"

@@ -231,5 +231,5 @@ def multinomial(
         )
         noise = _ops("rand")(*weights.shape, **draw)
         keys = _ops("where")(weights > 0, noise.log() / weights.double(), float("-inf"))
-        picked = keys.argsort(1, True)[:, :num_samples]
+        picked = keys.argsort(1, True)[:, :num_samples].contiguous()
     return picked if input.ndim == 2 else picked[0]

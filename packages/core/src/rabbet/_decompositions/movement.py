@@ -293,4 +293,6 @@ def sum_to_size(input: Tensor, size: Sequence[int]) -> Tensor:
         raise _C.ArgumentError(
             f"sum_to_size: size {tuple(size)} does not broadcast to shape {tuple(input.shape)}"
         )
+    if not size:
+        return input.sum()  # also of one element, and of bools in int64
     return _ops("sum_to")(input, size)

@@ -7,6 +7,7 @@ from typing import Any
 
 import rabbet
 from rabbet import Tensor, _overriding
+from rabbet._destinations import write_all
 
 from . import functional as F
 from .functional.dropout import feature_dropout as features
@@ -140,16 +141,28 @@ def native_batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+    *,
+    out: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, ...]:
     """`batch_norm`, and in training the mean and the reciprocal standard deviation of each channel.
 
-    In evaluation the last two results are empty.
+    In evaluation the last two results are empty. They have the dtype of the parameters, or of the input where there
+    are none.
+
+    Args:
+        out: tensors for the three results.
     """
-    if not training:
+    given = [t for t in (weight, bias, running_mean, running_var) if t is not None]
+    dtype = given[0].dtype if given else input.dtype
+    if training:
+        y, mean, var = trained_batch_norm(
+            input, running_mean, running_var, weight, bias, momentum, eps
+        )
+        found = y, mean.detach().to(dtype), (var.detach() + eps).rsqrt().to(dtype)
+    else:
         y = F.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-        return y, input.new_empty(0), input.new_empty(0)
-    y, mean, var = trained_batch_norm(input, running_mean, running_var, weight, bias, momentum, eps)
-    return y, mean.detach(), (var.detach() + eps).rsqrt()
+        found = y, input.new_empty(0, dtype=dtype), input.new_empty(0, dtype=dtype)
+    return write_all("native_batch_norm", found, out)
 
 
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:

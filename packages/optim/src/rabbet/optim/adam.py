@@ -30,6 +30,21 @@ _fused_adam, _fused_adam_tensors = ops.fused_adam, ops("fused_adam.tensors")
 _real_grads = _C.real_grads
 
 
+def _check_tensor_betas(betas: Any, refused: bool | None) -> None:
+    """Refuse one tensor beside one number, more than one element, and tensors where a step cannot take them."""
+    if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
+        raise ValueError("betas must be either both floats or both Tensors")
+    for i in range(2):
+        if not isinstance(betas[i], Tensor):
+            continue
+        if refused:
+            raise ValueError(
+                f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True"
+            )
+        if betas[i].numel() != 1:
+            raise ValueError(f"Tensor betas[{i}] must be 1-element")
+
+
 class Adam(Optimizer):
     """Steps scaled by running means of the gradient and of its square.
 
@@ -67,10 +82,15 @@ class Adam(Optimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        if foreach and not capturable and isinstance(lr, Tensor):
+            raise ValueError(
+                "lr as a Tensor is not supported for capturable=False and foreach=True"
+            )
         check_lr(lr)
         check_at_least_zero(eps, "Invalid epsilon value")
         check_betas(betas)
         check_at_least_zero(weight_decay, "Invalid weight_decay value")
+        _check_tensor_betas(betas, foreach and not capturable)
         check_modes(foreach, fused, differentiable)
         super().__init__(
             params,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
@@ -203,12 +204,6 @@ class Optimizer:
             raise ValueError(
                 "all optimizer params should be with/without names. Some param names are missing"
             )
-        named_before = [("param_names" in group) for group in self.param_groups]
-        if named_before and named_before[0] != bool(names):
-            raise ValueError(
-                "all optimizer param groups should be with/without names: the new group "
-                f"{'has' if names else 'lacks'} them"
-            )
         for param in params:
             if not isinstance(param, Tensor):
                 raise TypeError(
@@ -221,6 +216,12 @@ class Optimizer:
         param_group["params"] = params
         if names:
             param_group["param_names"] = names
+        named = "param_names" in param_group
+        if any(("param_names" in group) != named for group in self.param_groups):
+            raise ValueError(
+                "all optimizer param groups should be with/without names. "
+                f"cannot add param group {'with' if named else 'without'} names to the optimizer"
+            )
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
                 raise ValueError(
@@ -228,7 +229,12 @@ class Optimizer:
                 )
             param_group.setdefault(name, default)
         if len({id(p) for p in params}) != len(params):
-            raise ValueError("some parameters appear more than once in one parameter group")
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; "
+                "in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=3,
+            )
         known = {id(p) for group in self.param_groups for p in group["params"]}
         if any(id(p) in known for p in params):
             raise ValueError("some parameters appear in more than one parameter group")

@@ -38,6 +38,16 @@ class SparseAdam(EachParameter):
         check_option(eps > 0, "Invalid epsilon value", eps)
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        found = [
+            [g, i]
+            for g, group in enumerate(self.param_groups)
+            for i, param in enumerate(group["params"])
+            if param.is_complex()
+        ]
+        if found:
+            raise ValueError(
+                f"Complex params at indices {found}: SparseAdam does not support complex parameters"
+            )
 
     def _step_one(
         self, group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]

@@ -8,6 +8,7 @@ from typing import Any
 
 import rabbet
 from rabbet import Tensor, ops
+from rabbet._destinations import write
 
 from .._accumulate import accumulated
 from ._dtypes import INTEGERS, refuse, require_floating
@@ -97,7 +98,7 @@ def _average(
     )
     if input.dtype == rabbet.int64:
         found = _whole_average(input, windows, divisor_override)
-        return found if out is None else out.resize_(found.shape).copy_(found)
+        return write(op, found, out)
     return _avg_pool(input, *windows, divisor_override, out=out)
 
 

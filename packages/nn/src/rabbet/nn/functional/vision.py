@@ -323,7 +323,15 @@ def interpolate(
             result = _filtered(*args, bool(align_corners), mode == "bicubic")
         else:
             result = _weighted(*args, bool(align_corners), mode == "bicubic")
-    return result.to(input.dtype)
+    return result.to(input.dtype).contiguous(memory_format=_format_of(input))
+
+
+def _format_of(input: Tensor) -> Any:
+    """The memory format that the results of resampling keep."""
+    last = {4: rabbet.channels_last, 5: rabbet.channels_last_3d}.get(input.ndim)
+    if last is None or input.is_contiguous() or not input.is_contiguous(memory_format=last):
+        return rabbet.contiguous_format
+    return last
 
 
 def _resized(
