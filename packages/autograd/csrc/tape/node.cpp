@@ -95,8 +95,16 @@ struct Release {
 };
 thread_local Release releasing __attribute__((tls_model("initial-exec")));
 
+// What few nodes have.
+[[gnu::noinline]] void drop_rare(Node* n) {
+  delete n->hooks;
+  if (n->ctx && n->ctx_del) n->ctx_del(n->ctx);
+  delete n->notes;
+  delete n->name;
+}
+
 void destroy_one(Node* n) {
-  drop_saved(n);
+  if (n->holds) drop_saved(n);
   drop_grads(n);
   for (int i = 0; i < n->nedges; ++i) {
     if (n->edges[i].fn) node_release(n->edges[i].fn);
@@ -105,10 +113,7 @@ void destroy_one(Node* n) {
     drop_hooks(n->metas[i].hooks);
     if (n->metas[i].grad) host->release(n->metas[i].grad);
   }
-  delete n->hooks;
-  if (n->ctx && n->ctx_del) n->ctx_del(n->ctx);
-  delete n->notes;
-  delete n->name;
+  if (__builtin_expect(n->hooks || n->ctx || n->notes || n->name, 0)) drop_rare(n);
   RbTensor* tensor = n->kind == NodeKind::kAccumulate ? nullptr : n->tensor;
   host->block_free(n, n->bytes);
   count_node(-1);
@@ -152,9 +157,27 @@ Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
   char* block = static_cast<char*>(host->block_alloc(bytes));
   if (!block) return nullptr;
   char* at = block + sizeof(Node);
-  Node* n = new (block) Node{};
+  Node* n = new (block) Node;
   n->refs.store(1, std::memory_order_relaxed);
   n->bytes = static_cast<uint32_t>(bytes);
+  n->seq = 0;
+  n->stream = nullptr;
+  n->op = nullptr;
+  n->info = nullptr;
+  n->released = n->holds = false;
+  n->nest = 0;
+  n->outs = nullptr;
+  n->out_versions = nullptr;
+  n->run.store(0, std::memory_order_relaxed);
+  n->user.store(0, std::memory_order_relaxed);
+  n->hooks = nullptr;
+  n->notes = nullptr;
+  n->tensor = nullptr;
+  n->next = nullptr;
+  n->custom = nullptr;
+  n->ctx = nullptr;
+  n->ctx_del = nullptr;
+  n->name = nullptr;
   n->kind = kind;
   n->nedges = static_cast<uint16_t>(s.nedges);
   n->nargs = static_cast<uint16_t>(s.nargs);

@@ -28,8 +28,19 @@ struct Recorded {
   }
 };
 
+// Arguments that are neither lists nor views; false: some are, for recorded_arguments.
+inline bool add_plain(const RbValue* args, int32_t nargs, Recorded& out) {
+  for (int32_t i = 0; i < nargs; ++i) {
+    if (args[i].tag == RB_TENSORS) return false;
+    if (args[i].tag != RB_TENSOR) continue;
+    if (__builtin_expect((args[i].v.t->flags & RB_T_VIEW) != 0, 0)) return false;
+    out.add(args[i].v.t, i);
+  }
+  return true;
+}
+
 // Views are brought up to date first.
-int32_t recorded_arguments(const RbValue* args, int32_t nargs, Recorded& out) {
+[[gnu::noinline]] int32_t recorded_arguments(const RbValue* args, int32_t nargs, Recorded& out) {
   int32_t status = RB_OK;
   for (int32_t i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSOR) {
@@ -54,14 +65,15 @@ int32_t recorded_arguments(const RbValue* args, int32_t nargs, Recorded& out) {
 // What the derivatives of the wanted arguments read: bits of arguments and results whose values
 // are read, and that are mentioned at all.
 struct Reads {
-  uint64_t save_args = 0, save_rets = 0, args = 0, rets = 0;
+  uint64_t save_args = 0, save_rets = 0, args = 0;
+  uint32_t flags = 0;  // RB_ARG_* of the wanted arguments
   Reads(const RbOpInfo* info, uint64_t need) {
     for (uint64_t rest = need; rest; rest &= rest - 1) {
       const RbArgInfo& a = *RB_ARG(info, __builtin_ctzll(rest));
       save_args |= a.saves_args;
       save_rets |= a.saves_rets;
       args |= a.reads_args;
-      rets |= a.reads_rets;
+      flags |= a.flags;
     }
   }
 };
@@ -103,7 +115,7 @@ struct Recorder {
   int32_t nargs;
   uint64_t need;
   int16_t depth;
-  Reads reads{info, need};
+  Reads reads;
   RbTensor* replaced = nullptr;  // an argument that the call overwrites ...
   RbTensor* original = nullptr;  // ... and the copy of what it held, if a derivative reads it
 
@@ -270,7 +282,7 @@ int count_differentiable(const RbValue* rets, int32_t nrets) {
 }
 
 // There is no node with a list of outputs: a gradient would be lost without a word.
-int32_t refuse_lists(const RbOpInfo* info, RbValue* rets, int32_t nrets) {
+[[gnu::noinline]] int32_t refuse_lists(const RbOpInfo* info, RbValue* rets, int32_t nrets) {
   bool any = false;
   for (int32_t i = 0; i < nrets; ++i) {
     for (uint32_t k = 0; rets[i].tag == RB_TENSORS && k < rets[i].len; ++k)
@@ -285,12 +297,12 @@ int32_t refuse_lists(const RbOpInfo* info, RbValue* rets, int32_t nrets) {
 }
 
 int32_t record_call(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
-                    RbValue* rets, int32_t nrets, const Recorded& recorded) {
+                    RbValue* rets, int32_t nrets, const Recorded& recorded, const Reads& reads) {
   int32_t status = host->redispatch(call, layer, args, nargs, rets, nrets);
   if (status != RB_OK) return status;
   const int users = count_differentiable(rets, nrets);
   if (!users) return refuse_lists(info, rets, nrets);
-  const Recorder recorder{call, info, args, nargs, recorded.need, recorded.depth};
+  const Recorder recorder{call, info, args, nargs, recorded.need, recorded.depth, reads};
   Node* n = recorder.begin(rets, nrets, &status);
   if (n && recorder.reads.save_rets) {
     status = recorder.save_results(n, rets, nrets);
@@ -408,8 +420,9 @@ int32_t refuse_destination(const RbOpInfo* info) {
 }
 
 // A write of values that carry no gradient over a recorded tensor: random numbers.
-int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
-                       RbValue* rets, int32_t nrets) {
+[[gnu::noinline]] int32_t write_detached(const RbCall* call, const RbOpInfo* info,
+                                         const RbValue* args, int32_t nargs, RbValue* rets,
+                                         int32_t nrets) {
   RbTensor* target = rets[0].v.t;
   RbTensor* root = root_of(target);
   int32_t status = check_target(info, target, root, call->level);
@@ -426,7 +439,8 @@ int32_t write_detached(const RbCall* call, const RbOpInfo* info, const RbValue* 
 }
 
 // By a decomposition of a copy: its operators may save what the result is then written over.
-int32_t decompose_write(const RbCall* call, const RbValue* args, int32_t nargs, RbValue* rets) {
+[[gnu::noinline]] int32_t decompose_write(const RbCall* call, const RbValue* args, int32_t nargs,
+                                          RbValue* rets) {
   RbValue given[RB_MAX_ARGS];
   std::copy(args, args + nargs, given);
   Ref original;
@@ -435,8 +449,10 @@ int32_t decompose_write(const RbCall* call, const RbValue* args, int32_t nargs, 
   return host->decompose(call, given, nargs, rets, 1);
 }
 
-int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* args, int32_t nargs,
-                     RbValue* rets, int32_t nrets, const Recorded& recorded) {
+[[gnu::noinline]] int32_t record_write(const RbCall* call, const RbOpInfo* info,
+                                       const RbValue* args, int32_t nargs, RbValue* rets,
+                                       int32_t nrets, const Recorded& recorded,
+                                       const Reads& reads) {
   RbTensor* target = rets[0].v.t;
   if (!is_in_place(args, nargs, rets, nrets)) {
     return fail(RB_E_STATE, "%s: out= does not support gradients, but an argument requires grad",
@@ -460,7 +476,7 @@ int32_t record_write(const RbCall* call, const RbOpInfo* info, const RbValue* ar
   const Meta* before = meta_of(root ? root : target);
   const int16_t depth =
       std::max(recorded.depth, is_recorded(before) ? before->depth : recorded.depth);
-  Recorder recorder{call, info, args, nargs, recorded.need, depth};
+  Recorder recorder{call, info, args, nargs, recorded.need, depth, reads};
   Ref original;
   if (recorder.reads.save_args & 1) {
     ThreadGuard guard;
@@ -515,8 +531,9 @@ int32_t record_view_write(RbTensor* view, Node* value, uint32_t output) {
 namespace {
 
 // A write of results that carry no gradient: what it replaces may have one.
-int32_t write_unrecorded(const RbCall* call, const RbOpInfo* info, const RbValue* args,
-                         int32_t nargs, RbValue* rets, int32_t nrets, const Recorded& recorded) {
+[[gnu::noinline]] int32_t write_unrecorded(const RbCall* call, const RbOpInfo* info,
+                                           const RbValue* args, int32_t nargs, RbValue* rets,
+                                           int32_t nrets, const Recorded& recorded) {
   const bool in_place = is_in_place(args, nargs, rets, nrets);
   for (int32_t i = 0; i < nrets; ++i) {
     if (rets[i].tag != RB_TENSOR) continue;
@@ -526,13 +543,23 @@ int32_t write_unrecorded(const RbCall* call, const RbOpInfo* info, const RbValue
     if (updated != RB_OK) return updated;
     if (is_recorded_at(m, call->level)) {
       if (!in_place) return refuse_destination(info);
-      return record_write(call, info, args, nargs, rets, nrets, recorded);
+      const Reads reads(info, recorded.need);
+      return record_write(call, info, args, nargs, rets, nrets, recorded, reads);
     }
     const RbTensor* root = root_of(target);
     if (was_made_unrecorded(target, root, call->level))
       return check_target(info, target, root, call->level);
   }
   return host->redispatch(call, layer, args, nargs, rets, nrets);
+}
+
+// Some wanted argument is written by the operator.
+[[gnu::cold]] int32_t refuse_mutated(const RbOpInfo* info, uint64_t need) {
+  while (!(RB_ARG(info, __builtin_ctzll(need))->flags & RB_ARG_MUTATED)) need &= need - 1;
+  return fail(RB_E_STATE,
+              "%s writes its argument '%s' in place, which requires grad: there is no "
+              "derivative of that; pass a detach()ed copy",
+              info->name, RB_ARG(info, __builtin_ctzll(need))->name);
 }
 
 }  // namespace
@@ -546,8 +573,12 @@ int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t narg
     return host->redispatch(call, layer, args, nargs, rets, nrets);
   }
   Recorded recorded{call->level};
-  const int32_t status = recorded_arguments(args, nargs, recorded);
-  if (status != RB_OK) return status;
+  if (__builtin_expect(!add_plain(args, nargs, recorded), 0)) {
+    Recorded found{call->level};
+    const int32_t status = recorded_arguments(args, nargs, found);
+    if (status != RB_OK) return status;
+    recorded = found;
+  }
   if (!recorded.need) {
     if (writes) return write_unrecorded(call, info, args, nargs, rets, nrets, recorded);
     return host->redispatch(call, layer, args, nargs, rets, nrets);
@@ -557,17 +588,10 @@ int32_t handle_call(void*, const RbCall* call, const RbValue* args, int32_t narg
       return decompose_write(call, args, nargs, rets);
     return host->decompose(call, args, nargs, rets, nrets);
   }
-  for (uint64_t rest = recorded.need; rest; rest &= rest - 1) {
-    const RbArgInfo& arg = *RB_ARG(info, __builtin_ctzll(rest));
-    if (__builtin_expect(arg.flags & RB_ARG_MUTATED, 0)) {
-      return fail(RB_E_STATE,
-                  "%s writes its argument '%s' in place, which requires grad: there is no "
-                  "derivative of that; pass a detach()ed copy",
-                  info->name, arg.name);
-    }
-  }
-  if (writes) return record_write(call, info, args, nargs, rets, nrets, recorded);
-  return record_call(call, info, args, nargs, rets, nrets, recorded);
+  const Reads reads(info, recorded.need);
+  if (__builtin_expect(reads.flags & RB_ARG_MUTATED, 0)) return refuse_mutated(info, recorded.need);
+  if (writes) return record_write(call, info, args, nargs, rets, nrets, recorded, reads);
+  return record_call(call, info, args, nargs, rets, nrets, recorded, reads);
 }
 
 int32_t explain_call(const RbOp* op, const RbValue* args, int32_t nargs, char* text,

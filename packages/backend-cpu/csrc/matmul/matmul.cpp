@@ -212,22 +212,25 @@ void check_inner(const char* op, const View& a, const View& b, int64_t ka, int64
 }
 
 // One row of a product; every sum goes over k in order.
+struct TinySizes {
+  int64_t n, k, as_k, bs_k, bs_n;
+};
 template <class T>
-inline void tiny_row(const Gemm<T>& g, const T* a, T* row) {
+inline void tiny_row(const TinySizes s, const T* a, const T* b, T* row) {
   int64_t j = 0;
-  if (g.bs_n == 1) {  // columns that lie side by side, four at a time
+  if (s.bs_n == 1) {  // columns that lie side by side, four at a time
     typedef T Four __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T)), may_alias));
-    for (; j + 4 <= g.n; j += 4) {
+    for (; j + 4 <= s.n; j += 4) {
       Four sum = {};
-      const T* b = g.b + j;
-      for (int64_t p = 0; p < g.k; ++p, b += g.bs_k)
-        sum += a[p * g.as_k] * *reinterpret_cast<const Four*>(b);
+      const T *x = a, *y = b + j;
+      for (int64_t p = s.k; p > 0; --p, x += s.as_k, y += s.bs_k)
+        sum += *x * *reinterpret_cast<const Four*>(y);
       *reinterpret_cast<Four*>(row + j) = sum;
     }
   }
-  for (; j < g.n; ++j) {
+  for (; j < s.n; ++j) {
     T sum = 0;
-    for (int64_t p = 0; p < g.k; ++p) sum += a[p * g.as_k] * g.b[p * g.bs_k + j * g.bs_n];
+    for (int64_t p = 0; p < s.k; ++p) sum += a[p * s.as_k] * b[p * s.bs_k + j * s.bs_n];
     row[j] = sum;
   }
 }
@@ -238,11 +241,20 @@ template <class T>
 bool tiny_product(const Gemm<T>& g) {
   constexpr int64_t kCols = 16, kWork = 512;
   if (g.n > kCols || g.m > kWork || g.k > kWork || g.m * g.n * g.k > kWork) return false;
+  const TinySizes sizes{g.n, g.k, g.as_k, g.bs_k, g.bs_n};
+  const bool add = g.mode == kGemmAccumulate;
+  if (!add && !g.bias && g.alpha == T(1)) {  // the sums are the result
+    const T *a = g.a, *const b = g.b;
+    T* c = g.c;
+    const int64_t step = g.as_m, ldc = g.ldc;
+    for (int64_t i = g.m; i > 0; --i, a += step, c += ldc) tiny_row(sizes, a, b, c);
+    if (g.activation) activate(g.activation, g.c, g.m, g.n, g.ldc);
+    return true;
+  }
   for (int64_t i = 0; i < g.m; ++i) {
     T row[kCols];
-    tiny_row(g, g.a + i * g.as_m, row);
     T* c = g.c + i * g.ldc;
-    const bool add = g.mode == kGemmAccumulate;
+    tiny_row(sizes, g.a + i * g.as_m, g.b, row);
     for (int64_t j = 0; j < g.n; ++j)
       c[j] = g.alpha * row[j] + (add ? c[j] : g.bias ? g.bias[j] : T(0));
   }

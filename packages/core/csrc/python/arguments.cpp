@@ -168,7 +168,25 @@ bool number_value(PyObject* o, RbValue* out, Arena& arena) {
   return false;
 }
 
+namespace {
+// An int of one digit, which most are.
+inline bool short_int(PyObject* o, int64_t* out) {
+#if PY_VERSION_HEX >= 0x030c0000
+  if (!PyLong_CheckExact(o) || !PyUnstable_Long_IsCompact(reinterpret_cast<PyLongObject*>(o)))
+    return false;
+  *out = PyUnstable_Long_CompactValue(reinterpret_cast<PyLongObject*>(o));
+#else
+  if (!PyLong_CheckExact(o)) return false;
+  const Py_ssize_t size = Py_SIZE(o);
+  if (size < 0 || size > 1) return false;
+  *out = size ? static_cast<int64_t>(reinterpret_cast<PyLongObject*>(o)->ob_digit[0]) : 0;
+#endif
+  return true;
+}
+}  // namespace
+
 bool int_value(PyObject* o, int64_t* out) {
+  if (short_int(o, out)) return true;
   if (__builtin_expect(!PyLong_Check(o), 0)) {
     if (!PyIndex_Check(o) || is_tensor(o) || is_ndarray(o)) return false;
     const NumpyTypes* numpy = numpy_types();
@@ -523,6 +541,12 @@ struct Converter {
     }
   }
 
+  // The first parameter from `index` on that has no default.
+  [[gnu::cold]] bool missing(int index) {
+    while (overload.params[index].has_default) ++index;
+    return fail(Mismatch::kMissing, index, nullptr);
+  }
+
   bool convert(int index, PyObject* o, RbValue* out) {
     const ParamSpec& p = overload.params[index];
     if (o == Py_None && p.optional) {
@@ -686,17 +710,27 @@ bool parse(Converter& c, PyObject* const* args, Py_ssize_t nargs, PyObject* kwna
     }
   }
   for (Py_ssize_t i = 0; i < positional; ++i) {
+    const ParamSpec& p = overload.params[i];
+    if (p.type == RB_A_TENSOR && is_plain_tensor(args[i]) && !p.single) {
+      values[i] = value_tensor(tensor_of(args[i]));
+      c.tensor_seen = true;
+      continue;
+    }
     if (!c.convert(static_cast<int>(i), args[i], &values[i])) return false;
   }
   const int filled = static_cast<int>(positional == nargs ? nargs : overload.varargs + 1);
-  uint64_t given = (1ull << filled) - 1;
+  const RbValue* const defaults = overload.defaults.data();
   if (kwnames && PyTuple_GET_SIZE(kwnames) > 0) {
+    uint64_t given = (1ull << filled) - 1;
     if (!parse_keywords(c, keywords, kwnames, given, values, extras, &given)) return false;
-  }
-  for (int i = filled; i < n; ++i) {
-    if (given >> i & 1) continue;
-    if (!overload.params[i].has_default) return c.fail(Mismatch::kMissing, i, nullptr);
-    values[i] = overload.params[i].default_value;
+    for (int i = filled; i < n; ++i) {
+      if (given >> i & 1) continue;
+      if (!overload.params[i].has_default) return c.fail(Mismatch::kMissing, i, nullptr);
+      values[i] = defaults[i];
+    }
+  } else {
+    if (filled < overload.required) return c.missing(filled);
+    for (int i = filled; i < n; ++i) values[i] = defaults[i];
   }
   if (overload.chosen_at >= 0 && chosen_device && !extras.out)
     fill_chosen(values[overload.chosen_at]);
@@ -749,6 +783,9 @@ Overload make_overload(const Op* op) {
     spec.default_value = p.default_value;
     if (!spec.keyword_only) ++overload.positional;
     overload.params.push_back(spec);
+    overload.defaults.push_back(spec.has_default ? spec.default_value : value_none());
+    if (!spec.has_default) overload.required = static_cast<int>(overload.params.size());
+    if (op->creation && is_int_list(p.type)) overload.sizes |= 1ull << (overload.params.size() - 1);
   }
   if (overload.creation) overload.chosen_at = chosen_device_at(op);
   const int last = overload.positional - 1;

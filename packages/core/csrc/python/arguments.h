@@ -75,6 +75,9 @@ struct Overload {
   bool creation;   // accepts requires_grad=, pin_memory=, layout=
   PyTypeObject* result;  // of several results; made when first needed
   int chosen_at = -1;  // index of the device of a creation that follows the thread's choice, or -1
+  int required = 0;    // the parameters from here on have defaults
+  uint64_t sizes = 0;  // of a creation: bit set of lists of ints, which say the result's size
+  std::vector<RbValue> defaults{};  // of all parameters; none where there is no default
 };
 Overload make_overload(const Op* op);
 

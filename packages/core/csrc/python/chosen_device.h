@@ -9,7 +9,8 @@ namespace rabbet::python {
 
 /// Where this thread makes tensors when a creation names no device: the innermost block of
 /// `with device`, else what set_default_device() said. Null: the CPU, as nothing was chosen.
-inline thread_local PyObject* chosen_device = nullptr;  // borrowed from one of the two below
+// Borrowed from one of the two below.
+inline thread_local PyObject* chosen_device __attribute__((tls_model("initial-exec"))) = nullptr;
 
 /// Index of the device of a creation from nothing; -1 for other operators: what is made like a
 /// tensor is made beside it.

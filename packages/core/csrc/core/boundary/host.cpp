@@ -243,15 +243,20 @@ const Op& need_counts(const char* what, const RbOp* op, const RbValue* args, int
   return set_error(RB_E_ARG, "redispatch: layer " + std::to_string(layer) +
                                  " is not the one that handles the call");
 }
-int32_t host_redispatch(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
-                        RbValue* rets, int32_t nrets) {
-  if (__builtin_expect(!is_below(c, layer, args, nargs, rets, nrets), 0)) {
+[[gnu::noinline]] int32_t redispatch_checked(const RbCall* c, int32_t layer, const RbValue* args,
+                                             int32_t nargs, RbValue* rets, int32_t nrets) {
+  if (!is_below(c, layer, args, nargs, rets, nrets)) {
     if (int32_t rc = check_below("redispatch", c, layer, args, nargs, rets, nrets)) return rc;
   }
-  // Some layer has to drop out, or the call would come back for ever.
-  if (__builtin_expect(!(c->keys[0] >> layer) && c->keys[0] >> kBackendBits, 0))
-    return refuse_layer(layer);
+  if (!(c->keys[0] >> layer) && c->keys[0] >> kBackendBits) return refuse_layer(layer);
   return redispatch(c, layer, args, nargs, rets, nrets);
+}
+int32_t host_redispatch(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
+                        RbValue* rets, int32_t nrets) {
+  // Some layer has to drop out, or the call would come back for ever.
+  if (__builtin_expect(is_below(c, layer, args, nargs, rets, nrets) && c->keys[0] >> layer, 1))
+    return redispatch(c, layer, args, nargs, rets, nrets);
+  return redispatch_checked(c, layer, args, nargs, rets, nrets);
 }
 int32_t host_redispatch_new(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
                             RbValue* rets, int32_t nrets) {
@@ -372,11 +377,13 @@ int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32
     *offset = static_cast<uint32_t>(slots - place);
   });
 }
+[[gnu::cold]] [[gnu::noinline]] int32_t refuse_slot(const RbTensor* t, int32_t slot) {
+  return set_error(RB_E_ARG, t ? "slot_set: " + std::to_string(slot) + " is not a slot"
+                               : "slot_set: the tensor is null");
+}
 int32_t host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
-  if (__builtin_expect(!t || static_cast<uint32_t>(slot) >= kSlots || !slot_deleters[slot], 0)) {
-    return set_error(RB_E_ARG, t ? "slot_set: " + std::to_string(slot) + " is not a slot"
-                                 : "slot_set: the tensor is null");
-  }
+  if (__builtin_expect(!t || static_cast<uint32_t>(slot) >= kSlots || !slot_deleters[slot], 0))
+    return refuse_slot(t, slot);
   void*& place = impl(t)->slots[slot];
   void* const old = std::exchange(place, p);
   const int more = (p != nullptr) - (old != nullptr);

@@ -130,7 +130,10 @@ void place(Registry& r, const Registration& k) {
   handler->provider = keep(r, k.provider);
   const bool of_derivative = k.kind == Registration::kFormula && k.slot >= 0;
   const Op& computed = of_derivative ? *op->derivatives[k.slot].load() : *op;
-  if (k.kind != Registration::kRule) handler->uniform_dtypes = uniform_dtypes(computed, *handler);
+  if (k.kind != Registration::kRule) {
+    handler->uniform_dtypes = uniform_dtypes(computed, *handler);
+    if (is_direct(computed, *handler)) handler->flags |= kDirectFlag;
+  }
   RbFn fn = k.fn;
   if (const RbFn checks = checks_of(k)) {
     handler->self = checked_handler(r, k);

@@ -86,6 +86,13 @@ inline ArgumentFacts facts_of_list(const RbValue& list) {
   return {keys, level, device, same ? first : nullptr};
 }
 
+/// Handler.flags of a kernel that may be called directly, see is_direct.
+constexpr uint32_t kDirectFlag = uint32_t{1} << 30;
+/// Whether calls whose tensors have one dtype need nothing but the shape of the result before the
+/// kernel fills it: there are no checks, no formulas and no other results or writes. Found when the
+/// kernel is registered.
+bool is_direct(const Op& op, const Handler& handler);
+
 /// The dtypes of uniform calls that the kernel answers alone: nothing has to be inferred, cast or
 /// checked, and the result has the shape of the arguments. Found when the kernel is registered.
 uint64_t uniform_dtypes(const Op& op, const Handler& handler);

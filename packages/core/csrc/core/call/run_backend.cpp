@@ -23,6 +23,7 @@
 #include "formula/formula_kernel.h"
 #include "rules/checks.h"
 #include "rules/infer.h"
+#include "rules/plain_shape.h"
 #include "rules/rule_functions.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
@@ -366,6 +367,83 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   run_on_cpu(c, op, backend, args, nargs, rets, nrets);
 }
 
+inline bool has_one_backend(const CallPlan& c) {
+  const uint64_t backends = c.keys[0] & kBackendMask;
+  return !(backends & (backends - 1));
+}
+
+// ---- calls that need a new result and the kernel
+
+// What follows a kernel that did not return RB_OK, and left no result.
+[[gnu::cold]] int32_t finish_alone(const CallPlan& c, const Op& op, int backend, int32_t rc,
+                                   const RbValue* args, int32_t nargs, RbValue* rets) {
+  const Handler& handler = op.table[backend];
+  if (rc == RB_E_NOTIMPL && can_decline(op, handler, backend))
+    return guarded([&] { run_general(&c, args, nargs, rets, 1); });
+  return guarded([&] { check_kernel_result(op, backend, handler, rc); });
+}
+
+// Whether the kernel takes the arguments as they are and nothing but the shape of the result is to
+// be found out; `dtype` is then that of the result.
+inline bool find_direct_dtype(const Op& op, const Handler& handler, const RbValue* args,
+                              int& dtype) {
+  const uint32_t needed = handler.flags & RB_K_CONTIGUOUS ? RB_T_CONTIGUOUS : 0;
+  const RbTensor* first = nullptr;
+  for (uint64_t rest = op.tensor_args; rest; rest &= rest - 1) {
+    const RbValue& v = args[__builtin_ctzll(rest)];
+    if (v.tag == RB_NONE) continue;
+    if (v.tag != RB_TENSOR) return false;
+    const RbTensor* t = v.v.t;
+    if ((t->flags & needed) != needed) return false;
+    if (!first) first = t;
+    if (t->dtype_id != first->dtype_id || t->device.id != first->device.id) return false;
+  }
+  const bool asked = op.dtype_arg >= 0 && args[op.dtype_arg].tag == RB_DTYPE;
+  if (first) {
+    dtype = first->dtype_id;
+    if (asked || is_integral(dtype)) return false;
+  } else if (asked) {
+    dtype = static_cast<int>(args[op.dtype_arg].v.i);
+  } else if (op.dtype_rule == DTypeRule::kDefault) {
+    dtype = default_dtype();
+  } else {
+    return false;
+  }
+  return handler.dtype_mask >> dtype & 1 && op.accepted >> kDTypes[dtype].category & 1;
+}
+
+// A call of an operator whose kernel is_direct.
+[[gnu::noinline]] int32_t run_direct(const CallPlan& c, const RbValue* args, int32_t nargs,
+                                     RbValue* rets, int32_t) {
+  const Op& op = *impl(c.op);
+  const int backend = __builtin_ctzll(c.keys[0] & kBackendMask);
+  const Handler& handler = op.table[backend];
+  int dtype;
+  if (!find_direct_dtype(op, handler, args, dtype) || op.rules[kShapeRule].fn || !handler.fn)
+    return guarded([&] { run_general(&c, args, nargs, rets, 1); });
+  RbValue result;
+  try {
+    Inferred inferred;
+    plain_shape(op, args, nargs, inferred);
+    const TensorSpec& spec = inferred.rets[0];
+    result =
+        value_tensor(tensor_new(backend, c.device_index, dtype, spec.ndim, spec.shape, nullptr));
+  } catch (...) {
+    return store_current_exception();
+  }
+  int32_t rc;
+  {
+    const LayersOff layers_off;
+    rc = run_handler(op, handler, backend, &c, args, nargs, &result, 1);
+  }
+  if (__builtin_expect(rc != RB_OK, 0)) {
+    release(result.v.t);
+    return finish_alone(c, op, backend, rc, args, nargs, rets);
+  }
+  rets[0] = result;
+  return RB_OK;
+}
+
 // ---- uniform calls into a destination
 
 // Whether the kernel may write straight to the destination: one of the result's dtype and shape
@@ -429,6 +507,15 @@ uint64_t uniform_dtypes(const Op& op, const Handler& handler) {
   return handler.dtype_mask & floating;
 }
 
+bool is_direct(const Op& op, const Handler& handler) {
+  return !(handler.flags & ~(RB_K_CONTIGUOUS | RB_K_MOVES | RB_K_CONVERTS)) && op.info.nrets == 1 &&
+         !op.returns_list && !op.has_checks() && !op.core_fn && !op.by_formula && !op.mutates &&
+         !op.factor_args && !op.is_view() && op.info.kind != RB_KIND_ELEMENTWISE &&
+         op.layout_rule == LayoutRule::kRowMajor && has_plain_shape(op) &&
+         op.dtype_rule != DTypeRule::kGeneral && op.dtype_rule != DTypeRule::kBoolean &&
+         (op.dtype_rule != DTypeRule::kDefault || !op.tensor_args);
+}
+
 int32_t store_uniform_error(const CallPlan& c) noexcept {
   const int backend = c.uniform->backend;
   return store_kernel_error(*impl(c.op), impl(c.op)->table[backend], backend);
@@ -436,20 +523,15 @@ int32_t store_uniform_error(const CallPlan& c) noexcept {
 
 int32_t finish_uniform(const CallPlan& c, int32_t rc, const RbValue* args, int32_t nargs,
                        RbValue* rets) {
-  const Op& op = *impl(c.op);
-  const Handler& handler = op.table[c.uniform->backend];
-  if (rc == RB_E_NOTIMPL && can_decline(op, handler, c.uniform->backend))
-    return guarded([&] { run_general(&c, args, nargs, rets, 1); });
-  return guarded([&] { check_kernel_result(op, c.uniform->backend, handler, rc); });
+  return finish_alone(c, *impl(c.op), c.uniform->backend, rc, args, nargs, rets);
 }
 
-int32_t run_backend(const CallPlan& c, const RbValue* args, int32_t nargs, RbValue* rets,
-                    int32_t nrets) {
+namespace {
+// Calls that are neither views nor direct.
+[[gnu::noinline]] int32_t run_others(const CallPlan& c, const RbValue* args, int32_t nargs,
+                                     RbValue* rets, int32_t nrets) {
   const Op& op = *impl(c.op);
-  const uint64_t backends = c.keys[0] & kBackendMask;
-  const bool one_backend = !(backends & (backends - 1));
-  if (op.is_view_primitive() && one_backend)
-    return guarded([&] { make_views(&c, op, args, nargs, rets); });
+  const bool one_backend = has_one_backend(c);
   if (one_backend && nrets == 1 && may_write_alone(c, op, args, nargs, rets)) {
     const Handler& handler = op.table[c.uniform->backend];
     int32_t rc;
@@ -463,6 +545,25 @@ int32_t run_backend(const CallPlan& c, const RbValue* args, int32_t nargs, RbVal
     return RB_OK;
   }
   return guarded([&] { run_general(&c, args, nargs, rets, nrets); });
+}
+
+[[gnu::noinline]] int32_t run_view(const CallPlan& c, const RbValue* args, int32_t nargs,
+                                   RbValue* rets, int32_t nrets) {
+  const Op& op = *impl(c.op);
+  if (!has_one_backend(c) || !op.is_view_primitive())
+    return run_others(c, args, nargs, rets, nrets);
+  return guarded([&] { make_views(&c, op, args, nargs, rets); });
+}
+}  // namespace
+
+int32_t run_backend(const CallPlan& c, const RbValue* args, int32_t nargs, RbValue* rets,
+                    int32_t nrets) {
+  const Op& op = *impl(c.op);
+  if (op.is_view()) return run_view(c, args, nargs, rets, nrets);
+  const int backend = __builtin_ctzll(c.keys[0] & kBackendMask);
+  if (op.table[backend].flags & kDirectFlag && has_one_backend(c) && !(c.flags & RB_CALL_OUT))
+    return run_direct(c, args, nargs, rets, nrets);
+  return run_others(c, args, nargs, rets, nrets);
 }
 
 namespace {

@@ -149,14 +149,19 @@ void complete(const Op& op) {
 
 }  // namespace
 
-const RbOpInfo* op_info(const Op& op) {
-  if (__atomic_load_n(&op.info_ready, __ATOMIC_ACQUIRE)) return &op.info;
+namespace {
+[[gnu::noinline]] void try_complete(const Op& op) {
   try {
     complete(op);
   } catch (...) {
     // A formula that is wrong: whoever runs it is told. Plugins ask from code that exceptions must
     // not pass.
   }
+}
+}  // namespace
+
+const RbOpInfo* op_info(const Op& op) {
+  if (__builtin_expect(!__atomic_load_n(&op.info_ready, __ATOMIC_ACQUIRE), 0)) try_complete(op);
   return &op.info;
 }
 

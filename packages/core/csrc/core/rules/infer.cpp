@@ -10,6 +10,7 @@
 #include "rules/checks.h"
 #include "rules/core_shapes.h"
 #include "rules/memo.h"
+#include "rules/plain_shape.h"
 #include "rules/rule_functions.h"
 #include "rules/shape_rules.h"
 #include "tensor/dtype.h"
@@ -66,10 +67,11 @@ void broadcast(const Op& op, const RbValue* args, int nargs, TensorSpec& out) {
   }
 }
 
-void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
+[[gnu::noinline]] void reduce_dims(const Op& op, const RbValue* args, const RbValue& dim,
+                                   bool keepdim, TensorSpec& out) {
   const RbTensor& x = *args[0].v.t;
   bool gone[kMaxDims] = {};
-  const RbValue& dim = op.dim_arg >= 0 ? args[op.dim_arg] : value_none();
+  out.ndim = 0;
   if (dim.tag == RB_INT) {
     if (x.ndim) gone[dim.v.i] = true;
   } else if (dim.tag == RB_INTS && dim.len) {
@@ -79,8 +81,6 @@ void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
   } else {
     std::fill(gone, gone + x.ndim, true);
   }
-  const bool keepdim = op.keepdim_arg >= 0 && args[op.keepdim_arg].v.i;
-  out.ndim = 0;
   for (int d = 0; d < x.ndim; ++d) {
     if (!gone[d])
       out.shape[out.ndim++] = x.shape[d];
@@ -88,6 +88,14 @@ void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
       out.shape[out.ndim++] = 1;
   }
   if (__builtin_expect(x.numel == 0, 0)) check_reducible(op, x, gone);
+}
+
+void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
+  const RbValue dim = op.dim_arg >= 0 ? args[op.dim_arg] : value_none();
+  const bool keepdim = op.keepdim_arg >= 0 && args[op.keepdim_arg].v.i;
+  if (dim.tag != RB_NONE || keepdim || !args[0].v.t->numel)
+    return reduce_dims(op, args, dim, keepdim, out);
+  out.ndim = 0;
 }
 
 void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
@@ -106,7 +114,7 @@ void shapes(const Op& op, const RbValue* args, int nargs, Inferred& out) {
       if (size.len > kMaxDims)
         fail(RB_E_ARG, "%s: more than %d dimensions", op.name.c_str(), kMaxDims);
       first.ndim = static_cast<int32_t>(size.len);
-      std::copy(size.v.is, size.v.is + size.len, first.shape);
+      for (int d = 0; d < first.ndim; ++d) first.shape[d] = size.v.is[d];
       break;
     }
     case ShapeRule::kSameAsArgument: {
@@ -267,6 +275,26 @@ void infer(const Op& op, const RbValue* args, int nargs, Inferred& out) {
   std::copy(out.rets, out.rets + op.info.nrets, facts->results.rets);
   facts->results.compute = out.compute;
   facts->inferred = true;
+}
+
+bool has_plain_shape(const Op& op) {
+  switch (op.shape_rule) {
+    case ShapeRule::kBroadcast:
+    case ShapeRule::kReduce:
+    case ShapeRule::kSameAsFirst:
+    case ShapeRule::kSameAsArgument:
+    case ShapeRule::kSizeArgument:
+    case ShapeRule::kCore:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void plain_shape(const Op& op, const RbValue* args, int nargs, Inferred& out) {
+  if (op.shape_rule == ShapeRule::kCore) return core_shapes(op, args, nargs, out);
+  if (op.shape_rule == ShapeRule::kReduce) return reduce(op, args, out.rets[0]);
+  shapes(op, args, nargs, out);
 }
 
 void validate(const Op& op, const RbValue* args, int nargs) {

@@ -93,6 +93,20 @@ inline void storage_release(Storage* s, ThreadState& state) {
   }
 }
 
+// What a tensor is that no layer has made.
+inline void set_plain(Tensor* t, int dtype, int backend) {
+  t->byte_offset = 0;
+  t->view_size = sizeof(RbTensor);
+  t->dtype_id = static_cast<uint16_t>(dtype);
+  t->backend = static_cast<uint8_t>(backend);
+  t->layout = 0;
+  t->keys[0] = 1ull << backend;
+  t->keys[1] = 0;
+  t->level = 0;
+  t->owner = nullptr;
+  t->ext = nullptr;
+}
+
 // A block with everything but storage and memory set.
 inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const int64_t* shape,
                             const int64_t* strides, ThreadState& state) {
@@ -130,18 +144,9 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
     }
     numel = dense;
   }
-  t->byte_offset = 0;
-  t->view_size = sizeof(RbTensor);
-  t->dtype_id = static_cast<uint16_t>(dtype);
-  t->backend = static_cast<uint8_t>(backend);
-  t->layout = 0;
-  t->keys[0] = 1ull << backend;
-  t->keys[1] = 0;
+  set_plain(t, dtype, backend);
   t->numel = numel;
   t->flags = (contiguous ? static_cast<uint32_t>(RB_T_CONTIGUOUS) : 0u) | state.tensor_flags;
-  t->level = 0;
-  t->owner = nullptr;
-  t->ext = nullptr;
   t->refs.store(1, std::memory_order_relaxed);
   bump(state.live->of[backend].tensors, 1);
   return t;
@@ -291,8 +296,10 @@ inline void init_new_storage(Tensor* t, uint64_t nbytes, uint64_t extent, Thread
 }
 }  // namespace
 
-Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
-                   const int64_t* strides) {
+namespace {
+// Of any sizes and strides.
+[[gnu::noinline]] Tensor* tensor_new_of_any(int backend, int device, int dtype, int ndim,
+                                            const int64_t* shape, const int64_t* strides) {
   const int64_t numel = count_quickly(ndim, shape);
   check_device(backend, device);
   const int64_t extent =
@@ -302,6 +309,44 @@ Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* 
   const uint64_t itemsize = kDTypes[dtype].itemsize;
   init_new_storage(t, static_cast<uint64_t>(numel) * itemsize,
                    static_cast<uint64_t>(extent) * itemsize, state);
+  return t;
+}
+}  // namespace
+
+Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
+                   const int64_t* strides) {
+  static_assert(kInlineDims * 12 < 63);  // below, no product overflows
+  if (__builtin_expect(strides || ndim > kInlineDims, 0))
+    return tensor_new_of_any(backend, device, dtype, ndim, shape, strides);
+  check_device(backend, device);
+  ThreadState& state = thread_state();
+  Tensor* t = take_block(state);
+  int64_t numel = 1, dense = 1, sizes = 0;
+  t->strides = t->dims + ndim;
+  for (int i = ndim - 1; i >= 0; --i) {
+    const int64_t size = shape[i];
+    t->dims[i] = size;
+    t->strides[i] = dense;
+    sizes |= size;
+    numel *= size;
+    dense *= size ? size : 1;  // strides of empty tensors stay positive
+  }
+  if (__builtin_expect(static_cast<uint64_t>(sizes) >> 12, 0)) {
+    give_block(t, state);
+    return tensor_new_of_any(backend, device, dtype, ndim, shape, strides);
+  }
+  const DTypeInfo& entry = kDTypes[dtype];
+  t->device.type = backend_traits[backend].dlpack_type;
+  t->device.id = device;
+  t->ndim = ndim;
+  t->dtype = entry.dlpack;
+  set_plain(t, dtype, backend);
+  t->numel = numel;
+  t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
+  t->refs.store(1, std::memory_order_relaxed);
+  bump(state.live->of[backend].tensors, 1);
+  const uint64_t nbytes = static_cast<uint64_t>(numel) * entry.itemsize;
+  init_new_storage(t, nbytes, nbytes, state);
   return t;
 }
 
