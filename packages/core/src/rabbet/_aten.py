@@ -254,11 +254,18 @@ _OUTS = {
 
 
 @functools.cache
+def is_derivative(record: str) -> bool:
+    """Whether the name is that of a derivative that has a kernel, such as relu.vjp.input."""
+    return ".vjp." in record
+
+
 def place_of(record: str) -> tuple[str, str]:
     """Namespace and packet of a record."""
     namespace, colons, name = record.partition("::")
     if colons:
         return namespace, name.partition(".")[0]
+    if is_derivative(record):
+        return "rabbet", record
     if record in _PACKETS:
         return "aten", _PACKETS[record]
     info = _C.op_info(record)

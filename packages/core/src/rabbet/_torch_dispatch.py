@@ -177,7 +177,7 @@ def _dispatch_call(name: str, args: tuple[Any, ...], outs: tuple[Any, ...] | Non
     modes = _dispatch.modes()
     if modes and hasattr(modes[-1], "__record_dispatch__"):
         return _record_call(name, args, outs)
-    if ".vjp." in name:  # a derivative as one call, which PyTorch's operators do not have
+    if _aten.is_derivative(name):  # which PyTorch's operators do not have as one call
         return NotImplemented
     types = _types_of(args if outs is None else (*args, *outs))
     has_mode = bool(modes)

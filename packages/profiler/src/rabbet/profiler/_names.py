@@ -10,8 +10,4 @@ from rabbet._aten import place_of
 @functools.cache
 def key_of_record(record: str) -> str:
     """The name under which `ops` has the operator of a record: `aten::add`, `rabbet::fused_adam`, `mine::scale`."""
-    try:
-        namespace, packet = place_of(record)
-    except KeyError:  # a derivative that has a kernel, as relu.vjp.input
-        return f"rabbet::{record}"
-    return f"{namespace}::{packet}"
+    return "::".join(place_of(record))
