@@ -95,7 +95,7 @@ struct Release {
 };
 thread_local Release releasing __attribute__((tls_model("initial-exec")));
 
-// What few nodes have.
+// Free the members that few nodes have.
 [[gnu::noinline]] void drop_rare(Node* n) {
   delete n->hooks;
   if (n->ctx && n->ctx_del) n->ctx_del(n->ctx);
@@ -160,24 +160,6 @@ Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
   Node* n = new (block) Node;
   n->refs.store(1, std::memory_order_relaxed);
   n->bytes = static_cast<uint32_t>(bytes);
-  n->seq = 0;
-  n->stream = nullptr;
-  n->op = nullptr;
-  n->info = nullptr;
-  n->released = n->holds = false;
-  n->nest = 0;
-  n->outs = nullptr;
-  n->out_versions = nullptr;
-  n->run.store(0, std::memory_order_relaxed);
-  n->user.store(0, std::memory_order_relaxed);
-  n->hooks = nullptr;
-  n->notes = nullptr;
-  n->tensor = nullptr;
-  n->next = nullptr;
-  n->custom = nullptr;
-  n->ctx = nullptr;
-  n->ctx_del = nullptr;
-  n->name = nullptr;
   n->kind = kind;
   n->nedges = static_cast<uint16_t>(s.nedges);
   n->nargs = static_cast<uint16_t>(s.nargs);

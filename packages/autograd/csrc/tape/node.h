@@ -104,43 +104,43 @@ enum class NodeKind : uint8_t { kOp, kAccumulate, kViewWrite, kCustom, kNotDiffe
 }  // namespace tape
 
 /// One recorded call. A block of its own: this header, then edges, saved values, output records.
-struct RbNode {
+struct RbNode {  // make_node sets what has no initializer
   std::atomic<int32_t> refs;
   uint32_t bytes;
-  uint64_t seq;  // see next_sequence
-  void* stream;  // of its forward; null: the default one
-  const RbOp* op;
-  const RbOpInfo* info;
+  uint64_t seq = 0;        // see next_sequence
+  void* stream = nullptr;  // of its forward; null: the default one
+  const RbOp* op = nullptr;
+  const RbOpInfo* info = nullptr;
   tape::NodeKind kind;
-  bool released;                  // the saved values were freed by a run without retain_graph
-  bool holds;                     // some of args and outs is owned
+  bool released = false;          // the saved values were freed by a run without retain_graph
+  bool holds = false;             // some of args and outs is owned
   uint16_t nedges, nargs, nrets;  // nargs: 0 if the derivatives read no argument
-  uint16_t nest;  // the outermost grad (counted from 1; 0: the plain tape) that can ask for it
+  uint16_t nest = 0;  // the outermost grad (counted from 1; 0: the plain tape) that can ask for it
   tape::Edge* edges;
   // What the derivatives read: owned tensors, or what a saved-tensors hook made of them
   // (RB_OBJECT: a tape::Packed), RbMeta, or plain values with their lists in this block; else none.
   RbValue* args;
   uint32_t* arg_versions;
-  RbValue* outs;  // likewise results; null if none is saved
-  uint32_t* out_versions;
+  RbValue* outs = nullptr;  // likewise results; null if none is saved
+  uint32_t* out_versions = nullptr;
   tape::Meta* metas;  // one per result
   RbMeta* out_metas;  // of each result
   // Gradients of the results, of the run that has claimed them (0: none).
   RbTensor** grads;
-  std::atomic<uint64_t> run;
-  std::atomic<uint64_t> user;  // see NodeLock
-  std::vector<tape::NodeHook>* hooks;
-  tape::Notes* notes;
+  std::atomic<uint64_t> run{0};
+  std::atomic<uint64_t> user{0};  // see NodeLock
+  std::vector<tape::NodeHook>* hooks = nullptr;
+  tape::Notes* notes = nullptr;
 
   // kAccumulate: the leaf (borrowed: it owns the node). kViewWrite: how the written view was made
   // (strong).
-  RbTensor* tensor;
-  RbNode* next;  // among nodes that wait to be destroyed
+  RbTensor* tensor = nullptr;
+  RbNode* next = nullptr;  // among nodes that wait to be destroyed
   // kCustom
-  RbCustomBackward custom;
-  void* ctx;
-  void (*ctx_del)(void*);
-  std::string* name;  // of kFlat too
+  RbCustomBackward custom = nullptr;
+  void* ctx = nullptr;
+  void (*ctx_del)(void*) = nullptr;
+  std::string* name = nullptr;  // of kFlat too
 };
 
 namespace tape {

@@ -28,7 +28,8 @@ struct Recorded {
   }
 };
 
-// Arguments that are neither lists nor views; false: some are, for recorded_arguments.
+// Add arguments that are neither lists nor views. False if there is a list or a view, which
+// recorded_arguments handles.
 inline bool add_plain(const RbValue* args, int32_t nargs, Recorded& out) {
   for (int32_t i = 0; i < nargs; ++i) {
     if (args[i].tag == RB_TENSORS) return false;

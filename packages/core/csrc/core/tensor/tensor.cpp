@@ -93,8 +93,12 @@ inline void storage_release(Storage* s, ThreadState& state) {
   }
 }
 
-// What a tensor is that no layer has made.
-inline void set_plain(Tensor* t, int dtype, int backend) {
+// Set everything but sizes, strides, storage and memory, and count the tensor.
+inline void set_plain(Tensor* t, int backend, int device, int dtype, int ndim, ThreadState& state) {
+  t->device.type = backend_traits[backend].dlpack_type;
+  t->device.id = device;
+  t->ndim = ndim;
+  t->dtype = kDTypes[dtype].dlpack;
   t->byte_offset = 0;
   t->view_size = sizeof(RbTensor);
   t->dtype_id = static_cast<uint16_t>(dtype);
@@ -105,6 +109,8 @@ inline void set_plain(Tensor* t, int dtype, int backend) {
   t->level = 0;
   t->owner = nullptr;
   t->ext = nullptr;
+  t->refs.store(1, std::memory_order_relaxed);
+  bump(state.live->of[backend].tensors, 1);
 }
 
 // A block with everything but storage and memory set.
@@ -114,10 +120,6 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
     fail(RB_E_ARG, "a tensor has at most %d dimensions, got %d", kMaxDims, ndim);
   }
   Tensor* t = take_block(state);
-  t->device.type = backend_traits[backend].dlpack_type;
-  t->device.id = device;
-  t->ndim = ndim;
-  t->dtype = kDTypes[dtype].dlpack;
   int64_t* dims = t->dims;
   if (__builtin_expect(ndim > kInlineDims, 0)) {
     dims = static_cast<int64_t*>(block_alloc(2 * ndim * sizeof(int64_t)));
@@ -144,11 +146,9 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
     }
     numel = dense;
   }
-  set_plain(t, dtype, backend);
+  set_plain(t, backend, device, dtype, ndim, state);
   t->numel = numel;
   t->flags = (contiguous ? static_cast<uint32_t>(RB_T_CONTIGUOUS) : 0u) | state.tensor_flags;
-  t->refs.store(1, std::memory_order_relaxed);
-  bump(state.live->of[backend].tensors, 1);
   return t;
 }
 
@@ -315,37 +315,31 @@ namespace {
 
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
                    const int64_t* strides) {
-  static_assert(kInlineDims * 12 < 63);  // below, no product overflows
+  constexpr int kSizeBits = 12;
+  static_assert(kInlineDims * kSizeBits < 63);  // products of such sizes do not overflow
   if (__builtin_expect(strides || ndim > kInlineDims, 0))
     return tensor_new_of_any(backend, device, dtype, ndim, shape, strides);
   check_device(backend, device);
   ThreadState& state = thread_state();
   Tensor* t = take_block(state);
-  int64_t numel = 1, dense = 1, sizes = 0;
+  uint64_t numel = 1, dense = 1, sizes = 0;  // unsigned: larger sizes may overflow before the check
   t->strides = t->dims + ndim;
   for (int i = ndim - 1; i >= 0; --i) {
-    const int64_t size = shape[i];
-    t->dims[i] = size;
-    t->strides[i] = dense;
+    const auto size = static_cast<uint64_t>(shape[i]);
+    t->dims[i] = shape[i];
+    t->strides[i] = static_cast<int64_t>(dense);
     sizes |= size;
     numel *= size;
     dense *= size ? size : 1;  // strides of empty tensors stay positive
   }
-  if (__builtin_expect(static_cast<uint64_t>(sizes) >> 12, 0)) {
+  if (__builtin_expect(sizes >> kSizeBits, 0)) {
     give_block(t, state);
     return tensor_new_of_any(backend, device, dtype, ndim, shape, strides);
   }
-  const DTypeInfo& entry = kDTypes[dtype];
-  t->device.type = backend_traits[backend].dlpack_type;
-  t->device.id = device;
-  t->ndim = ndim;
-  t->dtype = entry.dlpack;
-  set_plain(t, dtype, backend);
-  t->numel = numel;
+  set_plain(t, backend, device, dtype, ndim, state);
+  t->numel = static_cast<int64_t>(numel);
   t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
-  t->refs.store(1, std::memory_order_relaxed);
-  bump(state.live->of[backend].tensors, 1);
-  const uint64_t nbytes = static_cast<uint64_t>(numel) * entry.itemsize;
+  const uint64_t nbytes = numel * kDTypes[dtype].itemsize;
   init_new_storage(t, nbytes, nbytes, state);
   return t;
 }
