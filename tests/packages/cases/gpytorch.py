@@ -119,53 +119,28 @@ def evidence(strategy, distribution, likelihood, loss=gpytorch.mlls.VariationalE
 
 
 V = gpytorch.variational
+WHITENED, FULL = V.VariationalStrategy, V.CholeskyVariationalDistribution
+GAUSSIAN = gpytorch.likelihoods.GaussianLikelihood
+
+
+def bound(*choices):
+    return lambda: (evidence(*choices), array(8, 2), array(8, seed=1))
+
+
 several(
     "gpytorch",
-    variational=lambda: (
-        evidence(
-            V.VariationalStrategy,
-            V.CholeskyVariationalDistribution,
-            gpytorch.likelihoods.GaussianLikelihood,
-        ),
-        array(8, 2),
-        array(8, seed=1),
-    ),
-    unwhitened=lambda: (
-        evidence(
-            V.UnwhitenedVariationalStrategy,
-            V.CholeskyVariationalDistribution,
-            gpytorch.likelihoods.GaussianLikelihood,
-        ),
-        array(8, 2),
-        array(8, seed=1),
-    ),
-    mean_field=lambda: (
-        evidence(
-            V.VariationalStrategy,
-            V.MeanFieldVariationalDistribution,
-            gpytorch.likelihoods.StudentTLikelihood,
-        ),
-        array(8, 2),
-        array(8, seed=1),
+    variational=bound(WHITENED, FULL, GAUSSIAN),
+    unwhitened=bound(V.UnwhitenedVariationalStrategy, FULL, GAUSSIAN),
+    mean_field=bound(
+        WHITENED, V.MeanFieldVariationalDistribution, gpytorch.likelihoods.StudentTLikelihood
     ),
     classified=lambda: (
-        lambda x: evidence(
-            V.VariationalStrategy,
-            V.CholeskyVariationalDistribution,
-            gpytorch.likelihoods.BernoulliLikelihood,
-        )(x, (x[:, 0] > 0).double()),
-        array(8, 2),
-    ),
-    predictive=lambda: (
-        evidence(
-            V.VariationalStrategy,
-            V.CholeskyVariationalDistribution,
-            gpytorch.likelihoods.GaussianLikelihood,
-            gpytorch.mlls.PredictiveLogLikelihood,
+        lambda x: evidence(WHITENED, FULL, gpytorch.likelihoods.BernoulliLikelihood)(
+            x, (x[:, 0] > 0).double()
         ),
         array(8, 2),
-        array(8, seed=1),
     ),
+    predictive=bound(WHITENED, FULL, GAUSSIAN, gpytorch.mlls.PredictiveLogLikelihood),
 )
 
 

@@ -290,46 +290,37 @@ RB_INLINE RF rg_vm_min(RF x, RF y) { return x < y ? x : y; }
 RB_INLINE RD rg_vm_min(RD x, RD y) { return x < y ? x : y; }
 RB_INLINE RF rg_vm_max(RF x, RF y) { return x > y ? x : y; }
 RB_INLINE RD rg_vm_max(RD x, RD y) { return x > y ? x : y; }
-RB_INLINE RF rg_vm_sqrt(RF x) {
-  for (int i = 0; i < 4; ++i) x[i] = __builtin_sqrtf(x[i]);
-  return x;
-}
-RB_INLINE RD rg_vm_sqrt(RD x) {
-  for (int i = 0; i < 2; ++i) x[i] = __builtin_sqrt(x[i]);
-  return x;
-}
+#endif
+// Of each element by itself, for levels without the instruction.
+#define RB_BY_ELEMENT(name, function)                     \
+  RB_INLINE RF rg_##name(RF x) {                          \
+    for (int i = 0; i < 4; ++i) x[i] = function##f(x[i]); \
+    return x;                                             \
+  }                                                       \
+  RB_INLINE RD rg_##name(RD x) {                          \
+    for (int i = 0; i < 2; ++i) x[i] = function(x[i]);    \
+    return x;                                             \
+  }
+#if !defined(__x86_64__)
+RB_BY_ELEMENT(vm_sqrt, __builtin_sqrt)
 #endif
 #if defined(__AVX512DQ__)
-constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-RB_INLINE RF rg_vm_rint(RF x) { return _mm512_maskz_roundscale_ps(kAllFloats, x, kNearest); }
-RB_INLINE RD rg_vm_rint(RD x) { return _mm512_maskz_roundscale_pd(kAll, x, kNearest); }
-RB_INLINE RF rg_vm_floor(RF x) { return _mm512_maskz_roundscale_ps(kAllFloats, x, kDown); }
-RB_INLINE RD rg_vm_floor(RD x) { return _mm512_maskz_roundscale_pd(kAll, x, kDown); }
+#define RB_ROUND_FLOATS(x, mode) _mm512_maskz_roundscale_ps(kAllFloats, x, mode)
+#define RB_ROUND_DOUBLES(x, mode) _mm512_maskz_roundscale_pd(kAll, x, mode)
 #elif defined(__SSE4_1__)
+#define RB_ROUND_FLOATS(x, mode) RB_X86(round_ps)(x, mode)
+#define RB_ROUND_DOUBLES(x, mode) RB_X86(round_pd)(x, mode)
+#endif
+#if defined(RB_ROUND_FLOATS)
 constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-RB_INLINE RF rg_vm_rint(RF x) { return RB_X86(round_ps)(x, kNearest); }
-RB_INLINE RD rg_vm_rint(RD x) { return RB_X86(round_pd)(x, kNearest); }
-RB_INLINE RF rg_vm_floor(RF x) { return RB_X86(round_ps)(x, kDown); }
-RB_INLINE RD rg_vm_floor(RD x) { return RB_X86(round_pd)(x, kDown); }
+RB_INLINE RF rg_vm_rint(RF x) { return RB_ROUND_FLOATS(x, kNearest); }
+RB_INLINE RD rg_vm_rint(RD x) { return RB_ROUND_DOUBLES(x, kNearest); }
+RB_INLINE RF rg_vm_floor(RF x) { return RB_ROUND_FLOATS(x, kDown); }
+RB_INLINE RD rg_vm_floor(RD x) { return RB_ROUND_DOUBLES(x, kDown); }
 #else
-RB_INLINE RF rg_vm_floor(RF x) {
-  for (int i = 0; i < 4; ++i) x[i] = __builtin_floorf(x[i]);
-  return x;
-}
-RB_INLINE RD rg_vm_floor(RD x) {
-  for (int i = 0; i < 2; ++i) x[i] = __builtin_floor(x[i]);
-  return x;
-}
-RB_INLINE RF rg_vm_rint(RF x) {
-  for (int i = 0; i < 4; ++i) x[i] = __builtin_rintf(x[i]);
-  return x;
-}
-RB_INLINE RD rg_vm_rint(RD x) {
-  for (int i = 0; i < 2; ++i) x[i] = __builtin_rint(x[i]);
-  return x;
-}
+RB_BY_ELEMENT(vm_rint, __builtin_rint)
+RB_BY_ELEMENT(vm_floor, __builtin_floor)
 #endif
 #if defined(__FMA__)
 RB_INLINE RF rg_vm_fma(RF x, RF y, RF z) { return RB_X86(fmadd_ps)(x, y, z); }

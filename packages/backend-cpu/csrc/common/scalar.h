@@ -39,22 +39,16 @@ RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs) RB_LIBM2(fmod) RB_LIBM2
 RB_LIBM2(atan2) RB_LIBM2(copysign)
 
 // The same for packs.
-template <class T, int K>
-RB_INLINE Pack<T, K> m_fabs(const Pack<T, K>& x) {
-  return vm_abs(x);
-}
-template <class T, int K>
-RB_INLINE Pack<T, K> m_sqrt(const Pack<T, K>& x) {
-  return vm_sqrt(x);
-}
-template <class T, int K>
-RB_INLINE Pack<T, K> m_floor(const Pack<T, K>& x) {
-  return vm_floor(x);
-}
-template <class T, int K>
-RB_INLINE Pack<T, K> m_rint(const Pack<T, K>& x) {
-  return vm_rint(x);
-}
+#define RB_OF_PACK(name, function)                \
+  template <class T, int K>                       \
+  RB_INLINE Pack<T, K> name(const Pack<T, K>& x) { \
+    return function(x);                           \
+  }
+RB_OF_PACK(m_fabs, vm_abs)
+RB_OF_PACK(m_sqrt, vm_sqrt)
+RB_OF_PACK(m_floor, vm_floor)
+RB_OF_PACK(m_rint, vm_rint)
+#undef RB_OF_PACK
 
 // What has a polynomial in vecmath.h or vecmath64.h goes there.
 #define RB_VECTOR(name)                      \

@@ -1,6 +1,6 @@
 """Private operators of PyTorch that programs call as `torch.name` or `torch.ops.aten.name`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rabbet
@@ -92,49 +92,32 @@ def _batch_norm_with_update(
 # ---- resampling
 
 
-def _upsampled(
-    mode: str,
-    input: Tensor,
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scales: Sequence[float | None] | None,
-) -> Tensor:
-    # Only scales without a size decide; with one they would be those that lead to it.
-    found: Tensor = rabbet.nn.functional.interpolate(
-        input,
-        None if output_size is None else list(output_size),
-        None if output_size is not None or scales is None else list(scales),
-        mode=mode,
-        align_corners=align_corners,
-        antialias=True,
-    )
-    return found
+def _upsampling(mode: str) -> Callable[..., Tensor]:
+    def upsample(
+        input: Tensor,
+        output_size: Sequence[int] | None,
+        align_corners: bool,
+        scale_factors: Sequence[float] | None = None,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Tensor:
+        # Only scales without a size decide; with one they would be those that lead to it.
+        found: Tensor = rabbet.nn.functional.interpolate(
+            input,
+            None if output_size is None else list(output_size),
+            list(scale_factors or (scales_h, scales_w)) if output_size is None else None,
+            mode=mode,
+            align_corners=align_corners,
+            antialias=True,
+        )
+        return found
+
+    upsample.__name__ = upsample.__qualname__ = f"_upsample_{mode}2d_aa"
+    upsample.__doc__ = f"`nn.functional.interpolate` in mode '{mode}' with `antialias=True`."
+    return upsample
 
 
-def _upsample_bilinear2d_aa(
-    input: Tensor,
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None = None,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Tensor:
-    """`nn.functional.interpolate` in mode 'bilinear' with `antialias=True`."""
-    scales = scale_factors or (scales_h, scales_w)
-    return _upsampled("bilinear", input, output_size, align_corners, scales)
-
-
-def _upsample_bicubic2d_aa(
-    input: Tensor,
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | None = None,
-    scales_h: float | None = None,
-    scales_w: float | None = None,
-) -> Tensor:
-    """`nn.functional.interpolate` in mode 'bicubic' with `antialias=True`."""
-    scales = scale_factors or (scales_h, scales_w)
-    return _upsampled("bicubic", input, output_size, align_corners, scales)
+_upsample_bilinear2d_aa, _upsample_bicubic2d_aa = _upsampling("bilinear"), _upsampling("bicubic")
 
 
 # ---- indexing

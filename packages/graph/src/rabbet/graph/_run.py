@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import rabbet
@@ -94,7 +94,7 @@ def _size_message(
 
 
 def _check_strides(graph: GraphData, value: Value, tensor: Tensor) -> None:
-    """Views and copies are told apart by strides, so those of inputs must be arranged as they were."""
+    """Check the strides of inputs: they decide whether an operator returns a view or a copy."""
     if value.strides is None:
         if not tensor.is_contiguous():
             raise InputError(
@@ -153,7 +153,7 @@ def _check_constraint(
 
 
 def _check_memory(graph: GraphData, env: Mapping[Value, Tensor]) -> None:
-    """Inputs whose memory the graph writes must overlap as they did at the capture."""
+    """Check that inputs whose memory the graph writes overlap as they did during capture."""
     written = graph.written()
     owners: dict[int, Value] = {}
     for value in graph.inputs:
@@ -195,7 +195,7 @@ def bind(graph: GraphData, tensors: Mapping[str, Tensor]) -> None:
 
 
 class _Runner:
-    """One run of a graph: its values, each of which goes after its last use."""
+    """One run of a graph. It frees each value after its last use."""
 
     def __init__(self, graph: GraphData, with_grad: bool) -> None:
         self.graph = graph
@@ -241,7 +241,7 @@ class _Runner:
         return [self.argument(output) for output in self.graph.outputs]
 
     def node(self, node: Node) -> None:
-        with _grad_off() if self.with_grad and not node.grad else contextlib.nullcontext():
+        with rabbet.no_grad() if self.with_grad and not node.grad else contextlib.nullcontext():
             if isinstance(node, _Structured):
                 results = self.structured(node)
             else:
@@ -289,7 +289,7 @@ def _note(error: Exception, graph: GraphData, i: int, node: Node) -> None:
 
 
 def _last_uses(graph: GraphData) -> dict[int, list[Value]]:
-    """For each node the values that nobody needs behind it."""
+    """For each node, the values that are not used after it."""
     kept = set(graph.results())
     last: dict[Value, int] = {}
     for i, node in enumerate(graph.nodes):
@@ -305,23 +305,13 @@ def _last_uses(graph: GraphData) -> dict[int, list[Value]]:
     return found
 
 
-@contextlib.contextmanager
-def _grad_off() -> Iterator[None]:
-    before = rabbet.is_grad_enabled()
-    rabbet.set_grad_enabled(False)
-    try:
-        yield
-    finally:
-        rabbet.set_grad_enabled(before)
-
-
 def _has_autograd() -> bool:
     return "rabbet.autograd" in sys.modules
 
 
 @contextlib.contextmanager
 def _without_autocast(graph: GraphData) -> Iterator[None]:
-    """A block in which calls are not cast: the casts of the capture are nodes of the graph."""
+    """Turn autocast off for a block, because the casts of the capture are nodes of the graph."""
     on = []
     if "rabbet.amp" in sys.modules:
         kinds = {value.device.type for value in graph.values()}
@@ -394,10 +384,8 @@ def run(graph: GraphData, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             )
     runner = _Runner(graph, _wants_grad(graph, env))
     runner.env, runner.symbols = dict(env), symbols
-    quiet: Callable[[], Any] = contextlib.nullcontext
-    if not runner.with_grad and _has_autograd():
-        quiet = _grad_off
-    with _without_autocast(graph), quiet():
+    is_quiet = not runner.with_grad and _has_autograd()
+    with _without_autocast(graph), rabbet.no_grad() if is_quiet else contextlib.nullcontext():
         outputs = runner.run()
     for gradient in graph.gradients:
         env[gradient.input].grad = None if gradient.value is None else runner.env[gradient.value]
