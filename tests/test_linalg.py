@@ -209,7 +209,7 @@ def test_exponentials(scale, dtype):
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("dtype", [rabbet.float64, rabbet.complex128])
 def test_gradients_of_cholesky_factors_are_those_of_the_whole_matrix(dtype, upper):
-    """As in PyTorch: every element of the factor has the gradient of solve(L @ L.mH, B), in the empty triangle too."""
+    """As in PyTorch, the gradient covers every element of the factor, including those of the empty triangle."""
     factor = linalg.cholesky(spd(draw(3, 3, dtype=dtype)), upper=upper)
     B = draw(2, 3, 2, dtype=dtype, seed=1)
 

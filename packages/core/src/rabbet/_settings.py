@@ -336,11 +336,11 @@ class SymInt(_Symbol):
 
 
 class SymFloat(_Symbol):
-    """A float of a captured program: no object is one."""
+    """The class of symbolic floats, which captured programs never contain."""
 
 
 class SymBool(_Symbol):
-    """A bool of a captured program: no object is one."""
+    """The class of symbolic bools, which captured programs never contain."""
 
 
 # ---- autocast by device, under its older names

@@ -486,7 +486,9 @@ _METHODS: dict[str, Any] = {
     **{name: _from("_deprecated", name, "Of old programs.") for name in _DEPRECATED.split()},
     "volatile": property(_from("_deprecated", "volatile", "Always False.")),
     "name": property(lambda self: None, doc="None: names of tensors are for graphs."),
-    "_cdata": property(id, doc="A number that tells this tensor from the others that are alive."),
+    "_cdata": property(
+        id, doc="A number that distinguishes this tensor from all other live tensors."
+    ),
     "dim_order": dim_order,
     "fill_diagonal_": fill_diagonal_,
     "share_memory_": _from("_sharing", "share_memory_", "Move to memory that processes share."),

@@ -248,11 +248,11 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def save_cache_artifacts() -> None:
-    """The compiler's stored programs: there are none."""
+    """Return None: regions store no programs."""
 
 
 def load_cache_artifacts(serialized_artifacts: bytes) -> None:
-    """Take the compiler's stored programs: none is used."""
+    """Ignore stored programs and return None: regions use none."""
 
 
 def load_compiled_function(file: Any, **options: Any) -> Any:

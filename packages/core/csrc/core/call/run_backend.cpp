@@ -374,7 +374,7 @@ inline bool has_one_backend(const CallPlan& c) {
 
 // ---- calls that need a new result and the kernel
 
-// What follows a kernel that did not return RB_OK, and left no result.
+// Handle a kernel that did not return RB_OK and left no result.
 [[gnu::cold]] int32_t finish_alone(const CallPlan& c, const Op& op, int backend, int32_t rc,
                                    const RbValue* args, int32_t nargs, RbValue* rets) {
   const Handler& handler = op.table[backend];
@@ -383,8 +383,8 @@ inline bool has_one_backend(const CallPlan& c) {
   return guarded([&] { check_kernel_result(op, backend, handler, rc); });
 }
 
-// Whether the kernel takes the arguments as they are and nothing but the shape of the result is to
-// be found out; `dtype` is then that of the result.
+// Whether the kernel takes the arguments unchanged, so that only the shape of the result must be
+// inferred; `dtype` is then the dtype of the result.
 inline bool find_direct_dtype(const Op& op, const Handler& handler, const RbValue* args,
                               int& dtype) {
   const uint32_t needed = handler.flags & RB_K_CONTIGUOUS ? RB_T_CONTIGUOUS : 0;

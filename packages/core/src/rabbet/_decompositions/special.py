@@ -25,7 +25,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     # The distance to the nearest pole is exact, the distances to both neighbours of `q` are not.
     apart = q - q.detach().round()
     # Factorials overflow and powers underflow where the product does neither: with a unit, a power of 2, the product
-    # n! * q ** -(n + 1) is factor * (unit * q) ** -(n + 1). Large results take the larger of two factors.
+    # n! * q ** -(n + 1) = factor * (unit * q) ** -(n + 1). The larger of two factors serves large results.
     unit: Tensor = _ops("full")([], 1.0, dtype=q.dtype, device=q.device)
     factor: Tensor = unit * math.inf
     if n <= _MOST_SPLIT:

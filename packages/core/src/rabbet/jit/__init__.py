@@ -120,7 +120,7 @@ _overload_method = _overload
 
 
 class strict_fusion:
-    """A block whose scripted code must be fused as one: eager code runs as it does elsewhere."""
+    """A block whose scripted code must be fused completely. Eager code in it runs as usual."""
 
     def __enter__(self) -> None:
         pass
@@ -134,7 +134,7 @@ _fusion_strategy: list[tuple[str, int]] = [("STATIC", 2), ("DYNAMIC", 10)]
 
 
 def enable_onednn_fusion(enabled: bool) -> None:
-    """Set whether scripted code uses oneDNN's fusion; there is no scripted code."""
+    """Set whether scripted code uses oneDNN fusion. Rabbet has no scripted code, so only the flag changes."""
     global _onednn_fusion
     _onednn_fusion = bool(enabled)
 

@@ -1,4 +1,4 @@
-"""What the inputs and outputs of an exported program are."""
+"""The kinds of the inputs and outputs of an exported program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class InputKind(enum.Enum):
 
 
 class OutputKind(enum.Enum):
-    """What an output is. Graphs write buffers and inputs in place, so theirs are all results of the program."""
+    """The kind of an output. Graphs write buffers and inputs in place, so all outputs are results of the program."""
 
     USER_OUTPUT = enum.auto()
     LOSS_OUTPUT = enum.auto()

@@ -68,7 +68,7 @@ def _positional_names(fn: Callable[..., Any], count: int) -> list[str]:
 def _dynamic_dims(
     fn: Callable[..., Any], dynamic: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[int, dict[int, Any]]:
-    """For each leaf of the arguments that has any: dimension to what `dynamic` says of it."""
+    """The entries of `dynamic` by leaf of the arguments, then by dimension."""
     leaves = tree_flatten((args, kwargs))[0]
     if dynamic is True:
         dynamic = tree_unflatten(
@@ -114,7 +114,7 @@ def _dynamic_dims(
 
 
 def _match(arg: Any, spec: Any, found: list[Any]) -> None:
-    """Append what `spec` says of each leaf of an argument."""
+    """Append the entry of `spec` for each leaf of an argument."""
     leaves = tree_flatten(arg)[0]
     if isinstance(arg, Tensor) or spec is None:
         found += [spec] * len(leaves)
@@ -159,7 +159,7 @@ def _dims_of(tensor: Any, spec: Any) -> dict[int, Any]:
 
 
 class _Symbols:
-    """The symbols of a capture, and which dimension of which leaf each is."""
+    """The symbols of a capture, each with its leaf and dimension."""
 
     def __init__(
         self, dims: dict[int, dict[int, Any]], leaves: Sequence[Any], labels: list[str]
@@ -199,7 +199,7 @@ class _Symbols:
         self.at[i, d] = name
 
     def merge_equal(self, source: str | None) -> bool:
-        """Take automatic symbols of the same size as one; whether there were any."""
+        """Unify automatic symbols of equal size; returns whether there were any."""
         by_size: dict[int, str] = {}
         changed = False
         for name in list(self.all):
@@ -215,7 +215,7 @@ class _Symbols:
         return changed
 
     def equalities(self, values: Mapping[int, Value]) -> list[Constraint]:
-        """The sizes that the program needs to be equal, though the caller did not say so."""
+        """The sizes that the program requires to be equal although the caller did not declare them so."""
         return [
             Constraint(Size("dim", values[i], d), "==", symbol(self.at[i, d]), source)
             for (i, d), source in self.merged.items()
@@ -250,7 +250,7 @@ def _resized(leaves: Sequence[Any], symbols: _Symbols, sizes: Mapping[str, int])
 
 
 class _Program:
-    """What is captured: a function, its arguments, and the state that it may use."""
+    """The subject of a capture: a function, its arguments, and the state that it may use."""
 
     def __init__(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], state: Any
@@ -326,7 +326,7 @@ def _name_sizes(graph: Graph, value: Value, i: int, symbols: _Symbols) -> None:
 
 
 def _sizes_of(recorder: Recorder, tensor: Tensor) -> Any:
-    """The shape of a tensor as the program sees it in a capture without dynamic sizes: None for as it is."""
+    """Return None: without dynamic sizes, the program sees the shapes as they are."""
     value = recorder.find(tensor)
     why = None if value is None else recorder.unknown_sizes(value)
     if value is None or why is None:
@@ -503,7 +503,7 @@ def _captured_dynamically(program: _Program, symbols: _Symbols, undo: bool) -> R
 
 
 def _refuse_inner_sizes(graph: Graph) -> None:
-    """Refuse constraints on sizes that only a branch or a loop knows."""
+    """Refuse constraints on sizes that exist only inside a branch or a loop."""
     known = set(graph.values())
     for constraint in graph.constraints:
         for leaf in [*constraint.left.leaves(), *constraint.right.leaves()]:
@@ -541,7 +541,7 @@ def _guards_of(program: _Program, symbols: _Symbols) -> list[Constraint]:
 def _points(
     symbols: _Symbols, multiples: bool, guards: Sequence[Constraint]
 ) -> list[dict[str, int]]:
-    """Sizes other than those of the arguments at which all comparisons come out the same."""
+    """Find other sizes at which all comparisons have the same results."""
     found: list[dict[str, int]] = []
     for start in range(40):
         for point in other_sizes(symbols.all, multiples, start):
@@ -575,7 +575,7 @@ def _distinct(constraints: list[Constraint]) -> list[Constraint]:
 def _captures(
     program: _Program, symbols: _Symbols
 ) -> tuple[list[Mapping[str, Number]], list[Graph], bool]:
-    """Graphs of the program at the sizes of its arguments and at others, with the sizes; whether these are multiples."""
+    """Graphs of the program at the sizes of its arguments and at other sizes, and whether those are multiples."""
     base = {s.name: s.hint for s in symbols.all.values()}
     first = _capture_at(program, symbols, base)
     errors: list[tuple[Exception, Mapping[str, int]]] = []

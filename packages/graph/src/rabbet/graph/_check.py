@@ -44,7 +44,7 @@ _LISTS: dict[str, tuple[type, ...]] = {
 
 
 class _Checker:
-    """Goes through a graph in program order and collects what is wrong."""
+    """Traverses a graph in program order and collects the errors."""
 
     def __init__(self, graph: GraphData, where: str = "") -> None:
         self.graph = graph

@@ -1,4 +1,4 @@
-"""Edits of a graph: calls are added, replaced and taken out, and what is dead or doubled goes."""
+"""Edit a graph: add, replace and remove calls, eliminate dead nodes, and merge common subexpressions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def hints_of(graph: GraphData) -> dict[str, int]:
 
 
 def meta_of(graph: GraphData, value: Value) -> Tensor:
-    """A meta tensor for a value, of its size at the capture."""
+    """Return a meta tensor with the shape that the value had during capture."""
     shape = concrete_shape(value, hints_of(graph))
     if shape is None:
         raise GraphError(f"%{value.name}: its shape is not known")
@@ -209,7 +209,7 @@ def erase(graph: GraphData, node: Node) -> None:
 
 
 def eliminate_dead(graph: GraphData) -> int:
-    """`Graph.eliminate_dead`: goes backwards, and knows which memory is read later on."""
+    """`Graph.eliminate_dead`: a backward pass that tracks the memory that later nodes read."""
     live: set[Any] = set(graph.results())
     live |= {value for constraint in graph.constraints for value in constraint.made_values()}
     read = {value.buffer for value in live}
@@ -234,7 +234,7 @@ def eliminate_dead(graph: GraphData) -> int:
 
 
 def _effect_unknown(node: Node) -> bool:
-    """Whether a node does something that its record does not describe: it has neither results nor writes."""
+    """Whether a node may have an effect that its record does not describe, because it has neither results nor writes."""
     return not isinstance(node, _Structured) and not node.results and not node.writes()
 
 
@@ -278,7 +278,7 @@ def _can_merge(node: Node, written: set[Buffer]) -> bool:
 
 
 def _key(arg: Any) -> Any:
-    """An argument as a key of a dict; 1, 1.0 and True, 0.0 and -0.0 are not the same."""
+    """Return a dict key for an argument that distinguishes 1, 1.0 and True, and 0.0 and -0.0."""
     if isinstance(arg, (list, tuple)):
         return tuple(_key(item) for item in arg)
     if isinstance(arg, Value):
@@ -290,7 +290,7 @@ def _key(arg: Any) -> Any:
 
 
 def dependencies(graph: GraphData) -> list[set[int]]:
-    """For each node the positions of those that must run before it: makers of its values, and conflicts over memory."""
+    """For each node, the positions of the nodes that must run before it: producers of its inputs, and memory conflicts."""
     made: dict[int, int] = {}
     for i, node in enumerate(graph.nodes):
         for value in node.values():

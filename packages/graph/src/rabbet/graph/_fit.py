@@ -17,7 +17,7 @@ Point = Mapping[str, Number]
 _STEPS = (
     (3, 10, 1), (5, 2, 13), (11, 17, 4), (7, 1, 9), (2, 12, 21), (13, 5, 8), (9, 19, 3), (4, 8, 15),
 )  # fmt: skip
-OTHERS = 3  # sizes at which a program with dynamic sizes runs besides those of its arguments
+OTHERS = 3  # further sizes at which a program with dynamic sizes runs
 
 
 def within(s: Symbol, size: int) -> bool:
@@ -67,7 +67,7 @@ def matches(size: Size, numbers: Sequence[Number], points: Sequence[Point]) -> b
 def exact(
     numbers: Sequence[Number], points: Sequence[Point], candidates: Iterable[Size] = ()
 ) -> Size | None:
-    """A constant, one of the candidates, which the program computed itself, or a symbol, if it gives all numbers."""
+    """Return a constant, an expression that the program computed, or a symbol, if it yields all the numbers."""
     if len({(type(n), n) for n in numbers}) == 1:
         return const(numbers[0])
     for size in [*candidates, *map(symbol, points[0])]:
@@ -77,7 +77,7 @@ def exact(
 
 
 def fit(numbers: Sequence[Number], points: Sequence[Point]) -> Size | None:
-    """An expression over the symbols for a number at each point; None if no simple one gives them."""
+    """Find an expression over the symbols that yields the number at each point; None if no simple one does."""
     found = exact(numbers, points)
     if found is not None:
         return found

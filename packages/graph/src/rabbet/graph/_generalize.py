@@ -16,7 +16,7 @@ Hints = dict[str, tuple[int, ...]]
 
 
 def _skeleton(arg: Any) -> Any:
-    """An argument without its numbers."""
+    """Return an argument without its numbers."""
     if isinstance(arg, (list, tuple)):
         return tuple(_skeleton(item) for item in arg)
     if isinstance(arg, Value):
@@ -34,7 +34,7 @@ def _node_structure(node: Node) -> Any:
 
 
 def structure(graph: GraphData) -> Any:
-    """What graphs of one program at different sizes have in common: everything but the numbers."""
+    """The parts that graphs of one program at different sizes share: everything but the numbers."""
     return (
         tuple((v.name, v.kind, v.label, v.dtype.name, v.ndim) for v in graph.inputs),
         tuple(_node_structure(node) for node in graph.nodes),
@@ -86,7 +86,7 @@ class _Fitter:
         self.before: list[Value] = list(graph.inputs)  # values that are there
 
     def number(self, numbers: Sequence[Number], near: Sequence[Value]) -> Size | None:
-        """An expression: what the program computed, a size of a value that is there, or a formula."""
+        """Find an expression: one that the program computed, the size of an existing value, or a formula."""
         plain = [s for s in self.candidates if all(leaf.op != "dim" for leaf in s.leaves())]
         found = self.with_dims(numbers) or exact(numbers, self.points, plain)
         if found is not None:

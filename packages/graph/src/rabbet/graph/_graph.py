@@ -1,4 +1,4 @@
-"""`Graph`: a graph with everything that can be done to it."""
+"""`Graph`: the data of a graph, with queries, checks, edits and runs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Graph(GraphData):
     # ---- editing
 
     def replace_uses(self, old: Value, new: Value, *, after: Node | None = None) -> int:
-        """Have `new` used instead of `old`, everywhere or behind a node; returns in how many places.
+        """Replace uses of `old` by `new`, everywhere or after a node; returns the number of replaced uses.
 
         Raises:
             GraphError: if dtype or shape differ.
@@ -68,7 +68,7 @@ class Graph(GraphData):
         return _edit.replace_uses(self, old, new, after)
 
     def replace(self, node: Node, *results: Value) -> None:
-        """Have `results` used instead of those of a node, and erase it."""
+        """Replace the results of a node by `results`, and erase the node."""
         _edit.replace_node(self, node, results)
 
     def erase(self, node: Node) -> None:
@@ -80,11 +80,11 @@ class Graph(GraphData):
         _edit.erase(self, node)
 
     def eliminate_dead(self) -> int:
-        """Take out the nodes that change nothing that anybody sees; returns how many."""
+        """Remove nodes without observable effects; returns their number."""
         return _edit.eliminate_dead(self)
 
     def merge_common(self) -> int:
-        """Merge calls that compute the same from the same; returns how many went."""
+        """Merge calls with equal operators and arguments; returns the number of removed nodes."""
         return _edit.merge_common(self)
 
     def topological_order(self) -> list[Node]:

@@ -15,7 +15,7 @@ INPUT_KINDS = ("input", "parameter", "buffer", "constant")
 
 
 class GraphError(RuntimeError):
-    """A graph that is wrong, or an edit that would make it so."""
+    """Raised for an invalid graph, and for an edit that would make a graph invalid."""
 
 
 class Buffer:
@@ -130,7 +130,7 @@ def values_in(arg: Any) -> Iterator[Value]:
 
 
 def map_values(arg: Any, change: Callable[[Value], Any]) -> Any:
-    """An argument with `change` applied to its values."""
+    """Apply `change` to the values in an argument."""
     if isinstance(arg, Value):
         return change(arg)
     if isinstance(arg, (list, tuple)):
@@ -211,7 +211,7 @@ class Node:
 
     @property
     def has_effect(self) -> bool:
-        """Whether it does more than to make its results: writes, draws random numbers, ..."""
+        """Whether it has effects beyond its results: writes, random numbers, ..."""
         return bool(self.outs) or self.record.has_effect
 
     @property
@@ -277,7 +277,7 @@ class If(_Structured):
 
 
 class While(_Structured):
-    """Run the second graph as long as the first one's result is true.
+    """Run the second graph as long as the first graph returns true.
 
     The first `carried` operands are replaced by the results of the second graph after each round, and are the node's
     results in the end. The others stay what they are.
@@ -301,7 +301,7 @@ class Call(_Structured):
 
 
 class GraphData:
-    """What a graph holds, and questions about it; `Graph` adds the rest."""
+    """The data of a graph and queries on it. `Graph` adds the other operations."""
 
     def __init__(self, name: str = "graph") -> None:
         self.name = name

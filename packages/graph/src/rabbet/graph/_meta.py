@@ -1,4 +1,4 @@
-"""Results of calls without running them: shapes and dtypes out of the operators' records."""
+"""Infer the shapes and dtypes of results from the records of the operators, without running them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._sizes import Number, Size
 
 
 def concrete_shape(value: Value, symbols: Mapping[str, Number]) -> tuple[int, ...] | None:
-    """The shape of a value for these sizes; None where it is not known."""
+    """Evaluate the shape of a value at these sizes; None if it is unknown."""
     sizes: list[int] = []
     for d, size in enumerate(value.shape):
         if size is not None:
@@ -40,7 +40,7 @@ def meta_tensor(
 
 
 def on_meta(arg: Any) -> Any:
-    """An argument as a call on meta tensors takes it."""
+    """Convert an argument for a call on meta tensors."""
     if isinstance(arg, _C.device):
         return _C.device("meta")
     return arg
@@ -79,7 +79,7 @@ def fill_arguments(
 
 
 def as_results(info: Record, returned: Any) -> list[Any]:
-    """What a call returned, one entry for each result: a tensor, or a list of tensors."""
+    """Return the results of a call as a list with an entry for each: a tensor, or a list of tensors."""
     if not info.rets:
         return []
     if len(info.rets) > 1:
@@ -88,7 +88,7 @@ def as_results(info: Record, returned: Any) -> list[Any]:
 
 
 class Unknown(Exception):
-    """The results follow from values, or only a kernel knows them."""
+    """Raised where results depend on data, or where only a kernel can determine them."""
 
 
 def infer(

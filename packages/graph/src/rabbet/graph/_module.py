@@ -59,7 +59,7 @@ class GraphModule(nn.Module):
         self._owners.append((value, owner, name))
 
     def _bind(self) -> None:
-        """Have the graph use the tensors that the module has now."""
+        """Bind the module's current tensors to the graph."""
         for value, owner, name in self._owners:
             self.graph.bound[str(value.label)] = getattr(owner, name)
 

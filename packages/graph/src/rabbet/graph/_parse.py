@@ -46,7 +46,7 @@ _WORDS: dict[str, Any] = {
 
 
 class ParseError(GraphError):
-    """Text that is no graph; the message has line and column."""
+    """Raised for text that is not a valid graph. The message gives the line and column."""
 
 
 class _Tokens:

@@ -34,7 +34,7 @@ def active() -> list[Recorder]:
 
 
 def key_of(tensor: Tensor) -> Key:
-    """What tells tensors apart: their place in memory, and how they arrange it."""
+    """The identity of a tensor: its place in memory and its layout."""
     return (
         tensor._storage_id(),
         tensor.storage_offset(),
@@ -45,7 +45,7 @@ def key_of(tensor: Tensor) -> Key:
 
 
 class Known(NamedTuple):
-    """A tensor that the graph has a value for. It is held, so that its memory is not given away."""
+    """A tensor that has a value in the graph. It is kept alive so that its memory is not reused."""
 
     tensor: Tensor
     value: Value
@@ -53,7 +53,7 @@ class Known(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A tensor from outside as it was when the program first used it."""
+    """The state of an external tensor when the program first used it."""
 
     tensor: Tensor
     label: str
@@ -68,7 +68,7 @@ def grad_of(tensor: Tensor) -> Tensor | None:
 
 
 class State(NamedTuple):
-    """A tensor that the program may read and write without getting it as an argument."""
+    """A tensor that the program may read and write although it is not an argument."""
 
     kind: str
     label: str
@@ -115,7 +115,7 @@ class Recorder(TorchDispatchMode):
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """A block whose calls are recorded here."""
+        """Record the calls of a block."""
         active().append(self)
         try:
             with self:
@@ -146,7 +146,7 @@ class Recorder(TorchDispatchMode):
         return None if known is None else known.value
 
     def add_input(self, tensor: Tensor, kind: str, label: str | None) -> Value:
-        """Make a tensor from outside an input of the graph."""
+        """Make an external tensor an input of the graph."""
         same_memory = self._storages.get(tensor._storage_id(), ())
         value = self.graph.add_input(
             tensor.dtype,
@@ -172,12 +172,12 @@ class Recorder(TorchDispatchMode):
         self.add_input(entry.tensor, entry.kind, entry.label).transient = entry.transient
 
     def watch(self, tensor: Tensor, label: str) -> None:
-        """Remember what a tensor from outside is before the program changes it."""
+        """Save the state of an external tensor before the program changes it."""
         storage, shape = tensor._storage_id(), tuple(tensor.shape)
         self.watched.setdefault(id(tensor), Watched(tensor, label, storage, shape, grad_of(tensor)))
 
     def value_of(self, tensor: Tensor) -> Value:
-        """The value of a tensor, which becomes an input or a view where it is met for the first time."""
+        """Return the value of a tensor. A tensor that is new to the graph becomes an input or a view."""
         refuse_composites(tensor)
         value = self.find(tensor)
         if value is not None:
@@ -204,7 +204,7 @@ class Recorder(TorchDispatchMode):
         return value
 
     def _view(self, tensor: Tensor) -> Value:
-        """The value of a tensor that shares the memory of others, by a view that the program did not make by an operator."""
+        """Return the value of a tensor that shares memory with others although no recorded operator created the view."""
         for known in self._storages[tensor._storage_id()]:
             if known.value.dtype == tensor.dtype:
                 break
@@ -244,7 +244,7 @@ class Recorder(TorchDispatchMode):
     # ---- arguments
 
     def argument(self, name: str, arg: Any) -> Any:
-        """An argument of a call as the graph holds it."""
+        """Convert an argument of a call to the form that the graph stores."""
         if isinstance(arg, Tensor):
             return self.value_of(arg)
         if isinstance(arg, (list, tuple)):
@@ -329,7 +329,7 @@ class Recorder(TorchDispatchMode):
         return tuple(tuple(r) if isinstance(r, list) else r for r in results)
 
     def check_writes(self, node: Node) -> None:
-        """Refuse writes to memory that belongs to nobody the graph knows."""
+        """Refuse writes to memory that the graph does not know."""
         for value in node.writes():
             if value.buffer.kind == "constant":
                 raise CaptureError(
@@ -346,7 +346,7 @@ class Recorder(TorchDispatchMode):
                 )
 
     def _follow_gradients(self, node: Node, args: Sequence[Any]) -> None:
-        """Note where a tensor requires a gradient that no recorded call gives it: an autograd.Function made it."""
+        """Note a tensor that requires grad although no recorded call produced its gradient: an autograd.Function did."""
         for tensor in _tensors(args):
             if not tensor.requires_grad:
                 continue
@@ -361,7 +361,7 @@ class Recorder(TorchDispatchMode):
                     self._differentiable.add(out)
 
     def note_returned(self, tensor: Tensor, value: Value) -> None:
-        """As for arguments, for what the program returns."""
+        """The same for the values that the program returns."""
         recorded = value in self._differentiable or value.node is None or tensor.is_leaf
         if tensor.requires_grad and not recorded and self.graph.opaque is None:
             self.graph.opaque = value.node.source if value.node is not None else None
@@ -369,7 +369,7 @@ class Recorder(TorchDispatchMode):
     # ---- writes that are taken back
 
     def _save(self, info: Record, args: tuple[Any, ...], outs: tuple[Any, ...] | None) -> None:
-        """Keep what a call overwrites in memory from outside, of this recorder and those around it."""
+        """Save the external memory that a call overwrites, for this recorder and the enclosing ones."""
         written = list(outs or ())
         for param, arg in zip(info.params, args, strict=True):
             if param.mutated:
@@ -377,7 +377,7 @@ class Recorder(TorchDispatchMode):
         self._save_tensors(written)
 
     def save_written(self, node: Node, operands: Sequence[Tensor]) -> None:
-        """Keep what a node with graphs overwrites in memory from outside."""
+        """Save the external memory that a structured node overwrites."""
         written = node.writes()
         self._save_tensors([t for v, t in zip(node.args, operands, strict=True) if v in written])
 
@@ -454,7 +454,7 @@ class Recorder(TorchDispatchMode):
             ]
 
     def _check_sizes(self, node: Node, info: Record) -> None:
-        """Refuse a size that depends on values as an argument: the next run may have another one."""
+        """Refuse a data-dependent size as an argument, because the next run may have another one."""
         if not self._by_values:
             return
         origins = [value for value in node.inputs() if value in self._by_values]
@@ -482,7 +482,7 @@ class Recorder(TorchDispatchMode):
     # ---- reads
 
     def __read_dispatch__(self, tensor: Tensor, what: str) -> None:
-        if what == "a formula's number":  # computed of numbers, not of tensors of the program
+        if what == "a formula's number":  # computed from numbers, not from tensors of the program
             return
         source = source_line()
         before = _C.set_overrides_disabled(2)
@@ -508,7 +508,7 @@ class Recorder(TorchDispatchMode):
         raise AssertionError("calls come to __record_dispatch__")
 
     def fresh(self, tensor: Tensor) -> None:
-        """Record a tensor that was made of Python's data: each run makes a new one."""
+        """Record a tensor that was created from Python data. Each run creates a new one."""
         before = _C.set_overrides_disabled(2)
         try:
             if not _has_memory(tensor) or self.find(tensor) is not None:
@@ -537,7 +537,7 @@ def _has_memory(tensor: Tensor) -> bool:
 
 
 def refuse_composites(tensor: Tensor) -> None:
-    """Refuse tensors that other layers make of parts, and wrappers of `__torch_dispatch__`."""
+    """Refuse composite tensors of other layers, and wrappers of `__torch_dispatch__`."""
     layer = _C.composite_layer(tensor)
     if layer is not None:
         raise CaptureError(
@@ -547,7 +547,7 @@ def refuse_composites(tensor: Tensor) -> None:
 
 
 def _grad_mode() -> bool:
-    """Whether autograd is on where the call comes from."""
+    """Whether autograd is on at the call site."""
     return bool(_dispatch.call_outside(is_grad_enabled))
 
 
@@ -560,7 +560,7 @@ def is_grad_enabled() -> bool:
 
 @contextlib.contextmanager
 def _layers_off() -> Iterator[None]:
-    """A block whose calls no recorder sees, and autograd does not record."""
+    """Hide the calls of a block from all recorders and from autograd."""
     disabled = _dispatch.set_disabled(True)
     has_autograd = "rabbet.autograd" in sys.modules
     grad = has_autograd and rabbet.is_grad_enabled()

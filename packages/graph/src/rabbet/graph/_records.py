@@ -1,4 +1,4 @@
-"""What a graph needs to know of an operator's record."""
+"""The parts of an operator's record that graphs use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .. import _C
 
 
 class Parameter(NamedTuple):
-    """A parameter of a record: `type` is the word of the record language, such as "Tensor" or "size[]"."""
+    """A parameter of a record. `type` is its type in the record language, such as "Tensor" or "size[]"."""
 
     name: str
     type: str
@@ -45,20 +45,18 @@ class Record(NamedTuple):
 
     @property
     def has_effect(self) -> bool:
-        """Whether a call does more than to return results."""
+        """Whether a call has effects beyond its results."""
         return self.is_random or not self.rets or any(p.mutated for p in self.params)
 
 
 class UnknownOperator(KeyError):
-    """There is no record of this name."""
+    """Raised for a name without a record."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
-_records: dict[
-    str, Record
-] = {}  # operators of the program's own may come and go: they are not kept
+_records: dict[str, Record] = {}  # not cached: the program may define and remove operators
 
 
 def record(name: str) -> Record:

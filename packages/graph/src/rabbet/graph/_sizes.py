@@ -88,7 +88,7 @@ class Size:
     def evaluate(
         self, symbols: Mapping[str, Number], shape_of: Callable[[Value], Any] | None = None
     ) -> Number:
-        """The number for these values of the symbols.
+        """Evaluate the expression for these values of the symbols.
 
         Args:
             shape_of: gives the shape of a value, for expressions with "dim".
@@ -108,7 +108,7 @@ class Size:
         return result
 
     def leaves(self) -> Iterator[Size]:
-        """The symbols and dimensions in it."""
+        """The symbols and dimensions in the expression."""
         if self.op in ("symbol", "dim"):
             yield self
         elif self.op != "const":
@@ -135,7 +135,7 @@ def symbol(name: str) -> Size:
 
 
 def binary(op: str, a: Size, b: Size) -> Size:
-    """`a op b`, computed where both are numbers, and without neutral operands."""
+    """Return `a op b`, evaluated if both are numbers, and simplified for neutral operands."""
     if a.op == b.op == "const":
         return const(_BINARY[op][0](a.args[0], b.args[0]))
     if op in ("+", "*") and a.op == "const":  # numbers come last
@@ -146,7 +146,7 @@ def binary(op: str, a: Size, b: Size) -> Size:
 
 
 def function(name: str, *args: Size) -> Size:
-    """A function of expressions, computed where all are numbers."""
+    """Apply a function to expressions, and evaluate it if all of them are numbers."""
     if all(arg.op == "const" for arg in args):
         return const(_FUNCTIONS[name](*(arg.args[0] for arg in args)))
     return Size(name, *args)
@@ -158,7 +158,7 @@ def is_function(name: str) -> bool:
 
 
 class Constraint(NamedTuple):
-    """What has to hold of the sizes of a graph's inputs, and the line of the program that relies on it."""
+    """A condition on the sizes of a graph's inputs, and the line of the program that requires it."""
 
     left: Size
     relation: str

@@ -1,4 +1,4 @@
-"""What a program sees of sizes while it is captured: numbers that know their expression."""
+"""Symbolic numbers, which stand for sizes while a program is captured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._sizes import RELATIONS, Constraint, Number, Size, binary, const, function
 
 
 class CaptureError(GraphError):
-    """A program that cannot be captured; the message names the operator or the read, and the line."""
+    """Raised for a program that cannot be captured. The message names the operator or the read, and its line."""
 
 
 def source_line() -> str:
@@ -169,7 +169,7 @@ class SymbolicNumber(SymInt):
     def _fixed(self, what: str, depth: int) -> Any:
         if _asked_by_rabbet(
             depth + 1
-        ):  # operators get numbers; captures at other sizes show what follows from them
+        ):  # operators get numbers; captures at other sizes show which results depend on them
             return self.value
         raise CaptureError(
             f"{what} at {source_line()} needs a fixed number, but {self.expression} = {self.value} follows from sizes that "
@@ -216,7 +216,7 @@ def _value(number: Any) -> Number:
 
 
 class UnknownSize:
-    """A size that follows from values, such as that of nonzero(): a graph cannot hold it as a number."""
+    """A size that depends on data, such as that of nonzero(). A graph cannot store it as a number."""
 
     __slots__ = ("_why",)
 
@@ -236,12 +236,12 @@ class UnknownSize:
     __hash__ = __repr__ = __format__ = _refuse
 
 
-# Functions that make tensors of Python's data: each call makes new ones.
+# Functions that create tensors from Python data: each call creates new ones.
 _FROM_DATA = {"tensor", "new_tensor", "as_tensor", "asarray", "Tensor"}
 
 
 class SizeMode(TorchFunctionMode):
-    """Shows sizes as symbolic numbers, and operators the plain numbers.
+    """Presents sizes as symbolic numbers to the program and as plain numbers to operators.
 
     Args:
         shape_of: the sizes of a tensor as the program is to see them; None: as they are.
@@ -280,7 +280,7 @@ class SizeMode(TorchFunctionMode):
         return result
 
     def _plain(self, value: Any) -> Any:
-        """A value with plain numbers in place of symbolic ones."""
+        """Replace symbolic numbers in a value by plain ones."""
         if isinstance(value, SymbolicNumber):
             self.crossed[value.expression] = None
             return value.value
@@ -347,7 +347,7 @@ _QUESTIONS: dict[str, Callable[..., Any]] = {
 
 
 def expressions_of(value: Value) -> tuple[Size, ...]:
-    """The sizes of a value as expressions; those that nobody knows as its dimensions."""
+    """The sizes of a value as expressions; unknown ones appear as dimensions of the value."""
     return tuple(
         Size("dim", value, d) if size is None else size for d, size in enumerate(value.shape)
     )

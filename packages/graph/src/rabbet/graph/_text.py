@@ -67,13 +67,13 @@ def type_text(value: Value) -> str:
 
 
 class _Writer:
-    """Writes a graph line by line, and knows which value each piece of memory was first met as."""
+    """Writes a graph line by line, and tracks the first value of each buffer."""
 
     def __init__(self) -> None:
         self.first: dict[Any, Value] = {}
 
     def declared(self, value: Value) -> str:
-        """A value where it is made: name, type, and the value whose memory it shares."""
+        """Format the definition of a value: its name, its type, and the value whose memory it shares."""
         first = self.first.setdefault(value.buffer, value)
         shared = "" if first is value else f" of %{first.name}"
         return f"%{value.name}: {type_text(value)}{shared}"
