@@ -1,41 +1,34 @@
-"""What a call costs the host, counted with a driver that does nothing, beside the CPU's calls."""
+"""What a call costs the host, counted with a driver that does nothing."""
 
 import pytest
 from check_instructions import tiny_calls
 
-MOST = {  # times the CPU's instructions
-    "a + b": 1.6,
-    "a * 2.0": 1.4,
-    "x.sum()": 1.95,
-    "x.sum(-1)": 1.3,
-    "x.softmax(-1)": 1.1,
-    "layer_norm(x, (4,), v, v)": 1.1,
-    "x @ x": 1.8,  # by cuBLASLt
-    "x @ v": 1.1,  # by a kernel of ours
-    "x.index_select(0, i)": 1.2,
-    "cat([x, x])": 1.4,
-    "x.clone()": 1.6,
-    "x.double()": 1.3,
-    "x.fill_(1.0)": 1.3,
-    "zeros_like(x)": 1.5,
+MOST = {  # instructions of one call, the interpreter's share included
+    "a + b": 1270,
+    "a * 2.0": 1390,
+    "x.sum()": 3320,
+    "x.sum(-1)": 3820,
+    "x.softmax(-1)": 3380,
+    "layer_norm(x, (4,), v, v)": 5650,
+    "x @ x": 3250,  # by cuBLASLt
+    "x @ v": 2760,  # by a kernel of ours
+    "x.index_select(0, i)": 3680,
+    "cat([x, x])": 5540,
+    "x.clone()": 1650,
+    "x.double()": 2550,
+    "x.fill_(1.0)": 3140,
+    "zeros_like(x)": 2550,
 }
 
 
 @pytest.fixture(scope="module")
 def counts(null_driver):
-    """Instructions by device and statement."""
+    """Instructions by statement."""
     if reason := tiny_calls.why_not():
         pytest.skip(reason)
-    return {
-        device: tiny_calls.count_instructions(list(MOST), device, null_driver)
-        for device in ("cpu", "cuda")
-    }
+    return tiny_calls.count_instructions(list(MOST), "cuda", null_driver)
 
 
 @pytest.mark.parametrize("code", MOST)
-def test_calls_on_the_device_take_few_more_instructions_than_on_the_cpu(counts, code):
-    assert counts["cuda"][code] <= MOST[code] * counts["cpu"][code]
-
-
-def test_memory_its_return_and_a_launch_take_less_than_2000_instructions(counts):
-    assert counts["cuda"]["a + b"] <= 2000  # the interpreter's share included
+def test_calls_keep_to_their_budgets(counts, code):
+    assert counts[code] <= MOST[code]
