@@ -5,7 +5,8 @@
 
 The packages are installed beside the usual ones, which stay as they are. Of the CPU kernels only those
 of this machine's level are built. Leaks are looked for in the native tests only: the interpreter itself
-frees not everything. ThreadSanitizer sees our libraries, and the locks of the interpreter, not its data.
+frees not everything. ThreadSanitizer sees our libraries, and the locks of the interpreter, not its data. Tests that
+fork are skipped by AddressSanitizer (no_forks.py).
 """
 
 import os
@@ -119,10 +120,12 @@ def main() -> None:
     # -s: a report must not end in what pytest captures.
     usual = ["-m", "not slow", "-p", "no:cacheprovider", "-q", "-s", *TESTS[kind]]
     arguments = sys.argv[2:] or usual
+    forks = ["-p", "no_forks"] if kind == "address" else []
+    paths = [str(site), str(ROOT / "tools"), os.environ.get("PYTHONPATH")]
     run(
-        [sys.executable, "-m", "pytest", *arguments],
+        [sys.executable, "-m", "pytest", *forks, *arguments],
         LD_PRELOAD=preload,
-        PYTHONPATH=os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")])),
+        PYTHONPATH=os.pathsep.join(filter(None, paths)),
         PYTHONMALLOC="malloc",
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:handle_segv=1",
         UBSAN_OPTIONS="print_stacktrace=1",

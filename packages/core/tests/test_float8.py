@@ -14,10 +14,11 @@ CODES = np.arange(256, dtype=np.uint8)
 class Format:
     """Values by the definition of a format, and the codes nearest to float32 values."""
 
-    def __init__(self, dtype, fraction, bias, infinity=None):
+    def __init__(self, dtype, fraction, bias, infinity=None, one_nan=False):
         self.dtype, self.fraction, self.bias, self.infinity = dtype, fraction, bias, infinity
+        self.one_nan = one_nan  # the code of -0, and of all that is too large
         self.values = np.array([self.value_of(code) for code in range(256)])
-        finite = self.infinity or 0x7F
+        finite = 0x80 if one_nan else self.infinity or 0x7F
         self.sizes = self.values[:finite]
         self.middles = (self.sizes[1:] + self.sizes[:-1]) / 2  # exact in float64
 
@@ -25,22 +26,25 @@ class Format:
         size, sign = code & 0x7F, -1.0 if code & 0x80 else 1.0
         if size == self.infinity:
             return sign * float("inf")
-        if size > (self.infinity or 0x7E):
+        if code == 0x80 if self.one_nan else size > (self.infinity or 0x7E):
             return float("nan")
         exponent, fraction = divmod(size, 2**self.fraction)
         whole = fraction / 2**self.fraction + (exponent > 0)
         return sign * whole * 2.0 ** (max(exponent, 1) - self.bias)
 
     def encoded(self, values: np.ndarray) -> np.ndarray:
-        """Ties to the even code; what is too large becomes infinity, or the largest value where there is none."""
+        """Ties to the even code; what is too large becomes infinity, the only NaN, or the largest value."""
         a = np.abs(np.where(np.isnan(values), 0, values).astype(np.float64))
         low = np.searchsorted(self.middles, a, side="left")
         tie = (low < len(self.middles)) & (
             a == self.middles[np.minimum(low, len(self.middles) - 1)]
         )
         codes = np.where(tie & (low % 2 == 1), low + 1, low)
+        beyond = self.sizes[-1] + (self.sizes[-1] - self.sizes[-2]) / 2
+        if self.one_nan:
+            codes = np.where((a >= beyond) | np.isnan(values), 0x80, codes)
+            return np.where(codes > 0, codes | (np.signbit(values) << 7), 0).astype(np.uint8)
         if self.infinity:
-            beyond = self.sizes[-1] + (self.sizes[-1] - self.sizes[-2]) / 2
             codes = np.where(a >= beyond, self.infinity, codes)
         codes = np.where(np.isnan(values), 0x7F, codes)
         return (codes | (np.signbit(values) << 7)).astype(np.uint8)
@@ -51,7 +55,7 @@ class Format:
         rng = np.random.default_rng(0)
         bits = rng.integers(0, 2**32, 20000, dtype=np.uint32).view(np.float32)
         special = [0.0, np.inf, np.nan, 448, 464, 465, 480, 1e30, 1e-45, 2**-10,
-                   57344, 61439, 61440, 61441, 65536, 2**-17, 1.5 * 2**-17]  # fmt: skip
+                   240, 247.9, 248, 57344, 61439, 61440, 61441, 65536, 2**-17, 1.5 * 2**-17]  # fmt: skip
         near = np.concatenate([middles, np.nextafter(middles, 0), np.nextafter(middles, 1e9)])
         plain = np.exp(rng.normal(size=5000) * 5).astype(np.float32)
         bits = bits[~np.isnan(bits)]  # one NaN is among the special ones
@@ -59,7 +63,12 @@ class Format:
         return np.concatenate([every, -every])
 
 
-FORMATS = [Format(F8, 3, 7), Format(rabbet.float8_e5m2, 2, 15, infinity=0x7C)]
+FORMATS = [
+    Format(F8, 3, 7),
+    Format(rabbet.float8_e5m2, 2, 15, infinity=0x7C),
+    Format(rabbet.float8_e4m3fnuz, 3, 8, one_nan=True),
+    Format(rabbet.float8_e5m2fnuz, 2, 16, one_nan=True),
+]
 of_each_format = pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.dtype.name)
 
 
@@ -82,8 +91,8 @@ def test_every_code_has_its_value(form):
 @of_each_format
 def test_every_value_comes_back(form):
     back = codes_of(of_codes(CODES, form.dtype).float().to(form.dtype))
-    nan = np.isnan(form.values)
-    assert back == np.where(nan, CODES | 0x7F, CODES).tolist()
+    nan = CODES if form.one_nan else CODES | 0x7F
+    assert back == np.where(np.isnan(form.values), nan, CODES).tolist()
 
 
 @of_each_format
@@ -110,6 +119,18 @@ def test_the_format_with_infinities_says_so():
     assert limits.resolution == 1.0 and limits.dtype == "float8_e5m2"
     x = rabbet.tensor([1e5, -1e5, float("nan")], dtype=rabbet.float8_e5m2)
     assert x.isinf().tolist() == [True, True, False] and x.isnan().tolist() == [False, False, True]
+
+
+def test_formats_without_infinities_have_one_nan():
+    for dtype, largest, tiny in (
+        (rabbet.float8_e4m3fnuz, 240.0, 2.0**-7),
+        (rabbet.float8_e5m2fnuz, 57344.0, 2.0**-15),
+    ):
+        limits = rabbet.finfo(dtype)
+        assert (limits.max, limits.min, limits.tiny) == (largest, -largest, tiny)
+        x = rabbet.tensor([float("inf"), -float("inf"), float("nan"), -0.0, 1e9], dtype=dtype)
+        assert codes_of(x) == [0x80, 0x80, 0x80, 0, 0x80] and x.isnan().sum().item() == 4
+        assert (x + x).dtype is dtype
 
 
 def test_the_two_formats_convert_into_each_other_but_have_no_common_dtype():

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tensor/dtype.h"
+#include "tensor/float8.h"
 #include "value_types.h"
 
 namespace rabbet::python {
@@ -48,21 +49,38 @@ void encode_e8m0(const void* from, void* to, int64_t n) {
   }
 }
 
+// Floats of 8 bits beside those that core always has.
+struct NamedFloat {
+  const char* name;
+  uint8_t dlpack;
+  decltype(RbDTypeInfo::decode) decode;
+  decltype(RbDTypeInfo::encode) encode;
+  double max, tiny, eps;
+};
+const NamedFloat kFloats[] = {
+    {"float8_e8m0fnu", 14, decode_e8m0, encode_e8m0, 0x1p127, 0x1p-127, 1},
+    {"float8_e4m3fnuz", 11, decode_float8<float8::kE4M3FNUZ>, encode_float8<float8::kE4M3FNUZ>, 240,
+     0x1p-7, 0x1p-3},
+    {"float8_e5m2fnuz", 13, decode_float8<float8::kE5M2FNUZ>, encode_float8<float8::kE5M2FNUZ>,
+     57344, 0x1p-15, 0x1p-2},
+};
+
 int add_named(const char* name) {
   RbDTypeInfo info{};
   info.struct_size = sizeof info;
-  if (std::strcmp(name, "float8_e8m0fnu") == 0) {
+  for (const NamedFloat& d : kFloats) {
+    if (std::strcmp(name, d.name) != 0) continue;
     info.name = name;
     info.kind = RB_CLASS_FLOAT;
     info.bits = 8;
     info.itemsize = 1;
     info.compute = RB_F32;
-    info.dlpack = {14, 8, 1};
-    info.decode = decode_e8m0;
-    info.encode = encode_e8m0;
-    info.max = 0x1p127;
-    info.tiny = 0x1p-127;
-    info.eps = 1;
+    info.dlpack = {d.dlpack, 8, 1};
+    info.decode = d.decode;
+    info.encode = d.encode;
+    info.max = d.max;
+    info.tiny = d.tiny;
+    info.eps = d.eps;
     return add_dtype(info);
   }
   for (const NamedDType& d : kOpaque) {
