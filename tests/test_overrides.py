@@ -358,6 +358,60 @@ def test_python_functions_take_part():
     assert pair.__name__ == "pair"
 
 
+class Redispatching(rabbet.Tensor):
+    """Notes every function that is overridden, and calls it past its own override."""
+
+    seen: list = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(func.__name__)
+        return overrides.redispatch_function(func, types, args, kwargs)
+
+
+def add_one_to_product(a, b):
+    if overrides.has_torch_function((a, b)):
+        return handle_torch_function(add_one_to_product, (a, b), a, b)
+    return a * b + 1
+
+
+def test_a_function_is_called_past_its_own_override_only():
+    Redispatching.seen.clear()
+    a, b = Redispatching([3.0]), Redispatching([4.0])
+    result = add_one_to_product(a, b)
+    assert type(result) is rabbet.Tensor and result.item() == 13
+    assert Redispatching.seen == ["add_one_to_product", "mul"]  # the product is a plain tensor
+    Redispatching.seen.clear()
+    rabbet.nn.functional.gaussian_nll_loss(a, rabbet.ones(1), rabbet.ones(1))
+    assert Redispatching.seen[0] == "gaussian_nll_loss"
+
+
+def test_a_mode_that_is_entered_again_sees_the_parts_of_a_function():
+    class Mode(TorchFunctionMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.seen.append(func.__name__)
+            with self:
+                return overrides.redispatch_function(func, types, args, kwargs)
+
+    with Mode() as mode:
+        assert add_one_to_product(rabbet.tensor([3.0]), rabbet.tensor([4.0])).item() == 13
+    assert mode.seen == ["tensor", "tensor", "add_one_to_product", "mul", "add", "item"]
+
+
+def test_a_call_past_overrides_refuses_what_it_cannot_call():
+    with pytest.raises(TypeError, match="redispatch_function: 'func' must be callable, not int"):
+        overrides.redispatch_function(3, (), (), {})
+    with pytest.raises(TypeError, match="'kwargs' must be a dict or None, not list"):
+        overrides.redispatch_function(double, (), (), [])
+    with pytest.raises(ZeroDivisionError):
+        overrides.redispatch_function(lambda: 1 / 0, (), (), None)
+    assert has_torch_function_unary(Answer())  # the failed call leaves nothing behind
+
+
 def test_overridable_functions_are_listed_and_named():
     functions = overrides.get_overridable_functions()
     assert rabbet.add in functions[rabbet] and F.linear in functions[F]

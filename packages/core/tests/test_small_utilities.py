@@ -104,8 +104,21 @@ def test_storages_have_classes_by_dtype():
     assert isinstance(storage, rabbet.TypedStorage) and storage.tolist() == [1, 2]
     assert len(rabbet.ByteStorage(3)) == 3 and len(rabbet.BoolStorage()) == 0
     assert isinstance(rabbet.ones(1).untyped_storage(), rabbet.StorageBase)
+    on_cuda = rabbet.cuda.FloatStorage
+    assert on_cuda is rabbet.cuda.FloatStorage and on_cuda.__module__ == "rabbet.cuda"
+    assert not isinstance(storage, on_cuda) and "FloatStorage" in dir(rabbet.cuda)
     with pytest.raises(TypeError, match="FloatStorage: expected a size or a sequence"):
         rabbet.FloatStorage(1, 2)
+
+
+def test_the_module_of_an_object_is_set():
+    class Thing:
+        pass
+
+    rabbet.utils.set_module(Thing, "somewhere")
+    assert Thing.__module__ == "somewhere"
+    with pytest.raises(TypeError, match="'mod' must be a string, got int"):
+        rabbet.utils.set_module(Thing, 3)
 
 
 def test_a_file_is_mapped_as_a_tensor(tmp_path):

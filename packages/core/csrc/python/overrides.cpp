@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include <utility>
 #include <vector>
 
 #include "core_ops.h"
@@ -21,6 +22,7 @@ enum Disabled { kNothing, kSubclasses, kEverything };
 struct ThreadOverrides {
   std::vector<PyObject*> modes;  // owned; the last one is the innermost
   int disabled = kNothing;
+  bool skip_next = false;  // the next question of a Python function is answered with no
 };
 thread_local ThreadOverrides here;
 
@@ -259,10 +261,13 @@ PyObject* call_override_of(PyObject*, PyObject* args) {
 
 bool in_mode() { return !here.modes.empty() && here.disabled != kEverything; }
 
+bool skips() { return std::exchange(here.skip_next, false); }
+
 // _C.has_torch_function(values)
 PyObject* has_torch_function(PyObject*, PyObject* values) {
   return object_boundary([&] {
     Ref list(must(PySequence_Fast(values, "has_torch_function: expected an iterable")));
+    if (skips()) return PyBool_FromLong(false);
     bool found = in_mode();
     for (Py_ssize_t i = 0; !found && i < PySequence_Fast_GET_SIZE(list.get()); ++i)
       found = overrides(PySequence_Fast_GET_ITEM(list.get(), i));
@@ -270,6 +275,7 @@ PyObject* has_torch_function(PyObject*, PyObject* values) {
   });
 }
 PyObject* has_torch_function_variadic(PyObject*, PyObject* const* values, Py_ssize_t n) {
+  if (skips()) return PyBool_FromLong(false);
   bool found = in_mode();
   for (Py_ssize_t i = 0; !found && i < n; ++i) found = overrides(values[i]);
   return PyBool_FromLong(found);
@@ -416,6 +422,35 @@ void overridable_dealloc(PyObject* self) {
 PyObject* overridable_bind(PyObject* self, PyObject* object, PyObject*) {
   return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
 }
+// Call a function without its own overrides; functions that it calls are overridden as usual.
+PyObject* redispatch(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"func", "types", "args", "kwargs", nullptr};
+  PyObject *function, *types, *given, *keywords;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO:redispatch_function",
+                                   const_cast<char**>(names), &function, &types, &given, &keywords))
+    return nullptr;
+  return object_boundary([&]() -> PyObject* {
+    if (!PyCallable_Check(function))
+      raise(PyExc_TypeError, "redispatch_function: 'func' must be callable, not %s",
+            Py_TYPE(function)->tp_name);
+    if (keywords != Py_None && !PyDict_Check(keywords))
+      raise(PyExc_TypeError, "redispatch_function: 'kwargs' must be a dict or None, not %s",
+            Py_TYPE(keywords)->tp_name);
+    Ref tuple(must(PySequence_Tuple(given)));
+    PyObject* named = keywords == Py_None ? nullptr : keywords;
+    if (Py_TYPE(function) == overridable_type)
+      return PyObject_Call(function_of(function), tuple.get(), named);
+    if (!PyFunction_Check(function)) {
+      const Disable all(kEverything);
+      return PyObject_Call(function, tuple.get(), named);
+    }
+    const bool before = std::exchange(here.skip_next, true);
+    PyObject* result = PyObject_Call(function, tuple.get(), named);
+    here.skip_next = before;
+    return result;
+  });
+}
+
 PyObject* overridable_repr(PyObject* self) { return PyObject_Repr(function_of(self)); }
 
 // Attributes are those of the function, which the object stands for.
@@ -572,6 +607,8 @@ PyMethodDef functions[] = {
     {"push_function_mode", push_mode, METH_O, nullptr},
     {"pop_function_mode", pop_mode, METH_NOARGS, nullptr},
     {"function_modes", mode_stack, METH_NOARGS, nullptr},
+    {"redispatch_function", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(redispatch)),
+     METH_VARARGS | METH_KEYWORDS, nullptr},
     {"set_overrides_disabled", set_disabled, METH_O, nullptr},
     {"overrides_disabled", get_disabled, METH_NOARGS, nullptr},
     {}};

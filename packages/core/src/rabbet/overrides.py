@@ -32,6 +32,7 @@ __all__ = [
     "has_torch_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "redispatch_function",
     "resolve_name",
     "wrap_torch_function",
 ]
@@ -75,6 +76,34 @@ def handle_torch_function(
             return x + x
     """
     return _C.call_override(public_api, tuple(relevant_args), args, kwargs)
+
+
+def redispatch_function(
+    func: Callable[..., Any],
+    types: Iterable[type],
+    args: Iterable[Any],
+    kwargs: dict[str, Any] | None,
+) -> Any:
+    """Call a function past its own overrides, while those of the functions that it calls still apply.
+
+    An override that calls `func` this way sees what a function in Python is made of. In the override of a mode, enter
+    the mode again for the call: it is off there.
+
+    Args:
+        func, types, args, kwargs: the arguments of `__torch_function__`.
+
+    Raises:
+        TypeError: if `func` is not callable, or `kwargs` is neither a dict nor None.
+
+    Example::
+
+        class Logged(rabbet.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                print(func.__name__)
+                return redispatch_function(func, types, args, kwargs)
+    """
+    return _C.redispatch_function(func, types, args, kwargs)
 
 
 def wrap_torch_function(

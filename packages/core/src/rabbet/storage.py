@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import operator
 import os
@@ -266,28 +267,40 @@ StorageBase = UntypedStorage  # of which untyped storages are objects
 
 
 class _StorageType(type):
-    """The classes of storages by dtype, as PyTorch had them: typed storages of the dtype are instances."""
+    """The classes of storages by dtype and device, as PyTorch had them: typed storages of these are instances."""
 
     dtype: Any
+    device_type: str
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
+        return (
+            isinstance(instance, TypedStorage)
+            and instance.dtype is cls.dtype
+            and instance.device.type == cls.device_type
+        )
 
     def __call__(cls, *args: Any) -> TypedStorage:
         """A storage of so many elements, or of a sequence's."""
         if len(args) > 1:
             raise TypeError(f"{cls.__name__}: expected a size or a sequence, got {args!r}")
         if not args or isinstance(args[0], int):
-            return TypedStorage(resize_(_C.tensor([], cls.dtype), args[0] if args else 0))
-        return TypedStorage(_C.tensor(args[0], cls.dtype))
+            empty = _C.tensor([], cls.dtype, cls.device_type)
+            return TypedStorage(resize_(empty, args[0] if args else 0))
+        return TypedStorage(_C.tensor(args[0], cls.dtype, cls.device_type))
 
 
-globals().update(
-    {
-        name: _StorageType(name, (), {"dtype": getattr(_C, dtype), "__module__": "rabbet"})
-        for name, dtype in DTYPES_OF_CLASSES.items()
+@functools.cache
+def storage_type(name: str, device: str = "cpu") -> _StorageType:
+    """The class of a name such as 'FloatStorage', for a device."""
+    contents = {
+        "dtype": getattr(_C, DTYPES_OF_CLASSES[name]),
+        "device_type": device,
+        "__module__": "rabbet" if device == "cpu" else f"rabbet.{device}",
     }
-)
+    return _StorageType(name, (), contents)
+
+
+globals().update({name: storage_type(name) for name in DTYPES_OF_CLASSES})
 
 
 def _load_from_bytes(data: bytes) -> Any:

@@ -250,7 +250,9 @@ def as_strided_scatter(
     reach = max(start + extent(input.shape, input.stride()), offset + extent(size, stride)) - begin
     memory = input.as_strided([reach], [1], begin)
     places = _places(size, stride, offset - begin, input)
-    memory = _ops("index_put")(memory, [places], src.reshape(-1)).contiguous()  # vmap may permute it
+    memory = _ops("index_put")(
+        memory, [places], src.reshape(-1)
+    ).contiguous()  # vmap may permute it
     return memory.as_strided(input.shape, input.stride(), start - begin)
 
 

@@ -4,7 +4,7 @@ import importlib
 from types import SimpleNamespace
 from typing import Any
 
-from .. import _C, _legacy, accelerator
+from .. import _C, _legacy, accelerator, storage
 from . import _devices, _refused, graphs, memory, random, streams
 from ._devices import device, device_of
 from .graphs import (
@@ -314,9 +314,11 @@ def __getattr__(name: str) -> Any:
         return tuple(_C.default_generator(f"cuda:{i}") for i in range(device_count()))
     if name in _legacy.NAMES:
         return _legacy.tensor_type(name, "cuda")
+    if name in storage.DTYPES_OF_CLASSES:
+        return storage.storage_type(name, "cuda")
     raise AttributeError(f"module 'rabbet.cuda' has no attribute '{name}'", name=name)
 
 
 def __dir__() -> list[str]:
-    lazy = (*_MODULES, *_refused.NAMES, *_legacy.NAMES, "GreenContext", "default_generators")
-    return sorted({*globals(), *lazy})
+    lazy = (*_MODULES, *_refused.NAMES, *_legacy.NAMES, *storage.DTYPES_OF_CLASSES)
+    return sorted({*globals(), *lazy, "GreenContext", "default_generators"})

@@ -24,6 +24,17 @@ _SUBMODULES = {
 }  # fmt: skip
 
 
+def set_module(obj: Any, mod: str) -> None:
+    """Set `obj.__module__`, the module that an object's repr names.
+
+    Raises:
+        TypeError: if `mod` is not a string.
+    """
+    if not isinstance(mod, str):
+        raise TypeError(f"set_module: 'mod' must be a string, got {type(mod).__name__}")
+    obj.__module__ = mod
+
+
 def _load(name: str) -> object:
     import importlib
 
