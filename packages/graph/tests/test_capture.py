@@ -422,22 +422,14 @@ def test_unbound_state_is_named():
 
 
 def test_values_go_after_their_last_use():
-    graph = capture(lambda x: ((x + 1) * 2).sin().sum(), rabbet.ones(4))
-    alive = []
-    import rabbet.graph._run as runner
-
-    original = runner._Runner.node
-
-    def counted(self, node):
-        original(self, node)
-        alive.append(len(self.env))
-
-    runner._Runner.node = counted
-    try:
-        graph.run(rabbet.ones(4))
-    finally:
-        runner._Runner.node = original
-    assert max(alive) <= 3
+    size = 1 << 20
+    graph = capture(lambda x: ((((x + 1) * 2).sin() - 3).exp() / 2).abs().sum(), rabbet.ones(size))
+    x = rabbet.ones(size)
+    rabbet._C.reset_peak_memory("cpu")
+    before = rabbet._C.memory_stats("cpu")["allocated_bytes.all.current"]
+    graph.run(x)
+    peak = rabbet._C.memory_stats("cpu")["allocated_bytes.all.peak"]
+    assert 4 * size <= peak - before <= 3 * 4 * size
 
 
 def test_captures_of_threads_do_not_meet():

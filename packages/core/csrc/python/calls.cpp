@@ -90,8 +90,9 @@ void take_outs(const Op& op, const py::tuple& outs, RbValue* rets) {
   }
 }
 
-py::object call_record(const std::string& name, const py::tuple& args,
-                       const std::optional<py::tuple>& outs) {
+// Give `use` the overload of a record, and the values of its arguments, one for each parameter.
+template <class Use>
+auto with_record(const std::string& name, const py::tuple& args, const Use& use) {
   const Overload& overload = overload_of(name);
   const Op& op = *overload.op;
   const size_t nparams = overload.params.size();
@@ -118,19 +119,46 @@ py::object call_record(const std::string& name, const py::tuple& args,
   if (parsed == Parsed::kError) throw PythonError{};
   if (parsed != Parsed::kYes)
     raise(PyExc_TypeError, "%s: %s", op.schema.c_str(), describe(overload, mismatch).c_str());
-  RbValue rets[kMaxRets];
-  for (RbValue& ret : rets) ret = value_none();
-  if (outs) take_outs(op, *outs, rets);
-  const int32_t code = run(overload, values, rets, outs ? RB_CALL_OUT : 0);
-  if (code != RB_OK) {
-    raise_error(code);
-    throw PythonError{};
-  }
-  if (outs) return py::none();
-  return py::reinterpret_steal<py::object>(must(results_to_python(&op, rets, op.info.nrets)));
+  return use(overload, values);
+}
+
+py::object call_record(const std::string& name, const py::tuple& args,
+                       const std::optional<py::tuple>& outs) {
+  return with_record(name, args, [&](const Overload& overload, RbValue* values) -> py::object {
+    const Op& op = *overload.op;
+    RbValue rets[kMaxRets];
+    for (RbValue& ret : rets) ret = value_none();
+    if (outs) take_outs(op, *outs, rets);
+    const int32_t code = run(overload, values, rets, outs ? RB_CALL_OUT : 0);
+    if (code != RB_OK) {
+      raise_error(code);
+      throw PythonError{};
+    }
+    if (outs) return py::none();
+    return py::reinterpret_steal<py::object>(must(results_to_python(&op, rets, op.info.nrets)));
+  });
 }
 
 }  // namespace
+
+int32_t use_arguments(const char* name, PyObject* args, RbArgumentsUse use, void* ctx) {
+  try {
+    if (!name || !use || !args || !PyTuple_Check(args))
+      raise(PyExc_TypeError, "use_arguments: expected a name, a tuple and a function");
+    const int32_t code = with_record(
+        name, py::reinterpret_borrow<py::tuple>(args), [&](const Overload& overload, RbValue* v) {
+          return use(ctx, handle(overload.op), v, overload.op->info.nargs);
+        });
+    if (code != RB_OK) raise_error(code);
+    return code == RB_OK ? 0 : -1;
+  } catch (const PythonError&) {
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (...) {
+    raise_current_exception();
+  }
+  return -1;
+}
 
 void bind_calls(py::module_& m) {
   m.def(

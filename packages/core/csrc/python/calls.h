@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "rabbet/python.h"
 #include "record/op.h"
 
 namespace rabbet::python {
@@ -17,6 +18,9 @@ pybind11::object with_call(
 
 /// The record or the derivative ("OP.vjp.ARGUMENT") of a name; raises KeyError.
 const Op* record_named(const std::string& name);
+
+/// RbPython.use_arguments.
+int32_t use_arguments(const char* name, PyObject* args, RbArgumentsUse use, void* ctx);
 
 /// `rabbet._C.call_record`.
 void bind_calls(pybind11::module_& m);

@@ -304,6 +304,7 @@ py::list describe_layers() {
   for (const LayerEntry* layer : layers_in_order()) {
     py::dict d;
     d["name"] = layer->name;
+    d["bit"] = layer->bit;
     d["phase"] = layer->desc.phase;
     d["before"] = layer->before;
     d["after"] = layer->after;
@@ -428,10 +429,18 @@ py::tuple unwrap_transform(const Tensor* t) {
 
 RbTensor* unwrap(PyObject* o) { return is_tensor(o) ? tensor_of(o) : nullptr; }
 PyObject* wrap_public_as(PyTypeObject* cls, RbTensor* t) { return wrap_as(cls, impl(t)); }
-const RbPython python_table = {
-    sizeof(RbPython), 0,           &kHost,        nullptr,         wrap,
-    unwrap,           raise_error, capture_error, value_to_python, set_referents,
-    wrap_public_as};
+const RbPython python_table = {sizeof(RbPython),
+                               0,
+                               &kHost,
+                               nullptr,
+                               wrap,
+                               unwrap,
+                               raise_error,
+                               capture_error,
+                               value_to_python,
+                               set_referents,
+                               wrap_public_as,
+                               use_arguments};
 
 void translate(std::exception_ptr p) {
   try {

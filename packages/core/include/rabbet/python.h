@@ -13,6 +13,9 @@
 extern "C" {
 #endif
 
+/* Gets the values of a call's arguments, which are borrowed; returns a code. */
+typedef int32_t (*RbArgumentsUse)(void* ctx, const RbOp* op, const RbValue* args, int32_t nargs);
+
 typedef struct RbPython {
   uint32_t struct_size, version;
   const RbHost* host;
@@ -36,6 +39,9 @@ typedef struct RbPython {
   /* New reference to a new object of a subclass of Tensor for `t`, which has no Python object yet;
    * takes over the caller's reference to `t`, also on error. */
   PyObject* (*wrap_as)(PyTypeObject* cls, RbTensor* t);
+  /* Convert a tuple with an argument for each parameter of a record, or of a derivative
+   * ("OP.vjp.ARGUMENT"), and give the values to `use`. Returns 0, or -1 with a Python exception. */
+  int32_t (*use_arguments)(const char* name, PyObject* args, RbArgumentsUse use, void* ctx);
 } RbPython;
 
 #ifdef __cplusplus

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..utils._pytree import keystr, tree_flatten_with_path
 from ._fit import OTHERS, other_sizes
 from ._generalize import generalize, shapes_of, structure
 from ._graph import Graph
-from ._ir import Gradient, Value
+from ._ir import Gradient, Node, Value
 from ._recorder import (
     Recorder,
     State,
@@ -447,8 +448,19 @@ def captured(
         recorder = _captured_dynamically(program, symbols, undo)
     graph = recorder.graph
     graph.in_spec = program.spec
+    _drop_copies(graph, recorder.copies)
     _drop_unused_data(graph)
     return graph
+
+
+def _drop_copies(graph: Graph, copies: Sequence[Node]) -> None:
+    """Drop copies of values that nothing else uses."""
+    values = Counter(value.buffer for value in graph.values())
+    for node in copies:
+        source = node.args[0]
+        alone = values[source.buffer] == 1 and graph.users(source) == [node]
+        if alone and not graph.is_returned(source):
+            graph.replace(node, source)
 
 
 def _drop_unused_data(graph: Graph) -> None:

@@ -318,6 +318,7 @@ class GraphData:
         self.gradients: list[Gradient] = []
         self.training: bool | None = None
         self.opaque: str | None = None
+        self.lowered: Any = None  # see _program.lowered
         self._names = 0
 
     # ---- looking

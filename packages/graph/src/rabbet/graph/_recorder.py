@@ -98,6 +98,7 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.graph = Graph(name)
+        self.copies: list[Node] = []
         self.outer = outer
         self._shapes = shapes or {}
         self.outer_values: list[tuple[Value, Value]] = []  # (of the outer graph, the input here)
@@ -324,9 +325,17 @@ class Recorder(TorchDispatchMode):
             else:
                 node.results.append(self._result(node, result))
         self._follow_shapes(node, info)
+        self._note_copy(node, args, results)
         if node.grad and any(value in self._differentiable for value in node.inputs()):
             self._differentiable.update(node.values())
         return tuple(tuple(r) if isinstance(r, list) else r for r in results)
+
+    def _note_copy(self, node: Node, args: Sequence[Any], results: Sequence[Any]) -> None:
+        """Note a copy that autograd makes of a gradient because the recorder holds the gradient, too."""
+        if node.op != "contiguous_clone" or node.grad:
+            return
+        if node.args[0].buffer.kind == "made" and args[0].stride() == results[0].stride():
+            self.copies.append(node)
 
     def check_writes(self, node: Node) -> None:
         """Refuse writes to memory that the graph does not know."""

@@ -31,6 +31,7 @@ class Record(NamedTuple):
         is_view, may_be_view: whether results share the memory of the first tensor, always or depending on strides.
         has_data_shape: whether the shapes of the results depend on values.
         is_random: whether it draws random numbers.
+        detached: whether its results never have a gradient.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Record(NamedTuple):
     may_be_view: bool
     has_data_shape: bool
     is_random: bool
+    detached: bool
 
     @property
     def has_effect(self) -> bool:
@@ -119,4 +121,5 @@ def _made(info: dict[str, Any]) -> Record:
         info["maybe_view"],
         info["data_shape"],
         info["random"] or _may_draw(info),
+        info["detached"],
     )

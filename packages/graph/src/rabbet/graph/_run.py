@@ -12,8 +12,9 @@ import rabbet
 from .. import _C
 from .._C import Tensor
 from .._pytree import tree_flatten, tree_unflatten
-from ._ir import Call, GraphData, GraphError, If, Node, Object, Value, While, _Structured
+from ._ir import Buffer, Call, GraphData, GraphError, If, Node, Object, Value, While, _Structured
 from ._meta import as_results
+from ._program import Lowered, Program, gradients_of, last_uses, lowered
 from ._records import record
 from ._sizes import Constraint, Number, Size
 from ._text import type_text
@@ -124,7 +125,9 @@ def _describe_symbols(graph: GraphData, sizes: Sequence[Size], symbols: Mapping[
     return "; ".join(parts.values())
 
 
-def _check_sizes(graph: GraphData, symbols: Mapping[str, int], env: Mapping[Value, Tensor]) -> None:
+def _check_sizes(
+    graph: GraphData, known: Lowered, symbols: Mapping[str, int], env: Mapping[Value, Tensor]
+) -> None:
     for s in graph.symbols.values():
         n = symbols.get(s.name)
         if n is None or (s.low <= n and (s.high is None or n <= s.high)):
@@ -132,7 +135,7 @@ def _check_sizes(graph: GraphData, symbols: Mapping[str, int], env: Mapping[Valu
         place = "" if s.origin is None else f"input {_name(s.origin[0])}, dimension {s.origin[1]}: "
         high = "inf" if s.high is None else s.high
         raise InputError(f"{graph.name}: {place}expected a size in [{s.low}, {high}], got {n}")
-    for c in graph.constraints_at().get(-1, ()):
+    for c in known.constraints.get(-1, ()):
         _check_constraint(graph, c, symbols, env)
 
 
@@ -152,31 +155,25 @@ def _check_constraint(
     )
 
 
-def _check_memory(graph: GraphData, env: Mapping[Value, Tensor]) -> None:
+def _check_memory(graph: GraphData, written: set[Buffer], env: Mapping[Value, Tensor]) -> None:
     """Check that inputs whose memory the graph writes overlap as they did during capture."""
-    written = graph.written()
     owners: dict[int, Value] = {}
+    first: dict[Buffer, Value] = {}
     for value in graph.inputs:
         storage = env[value]._storage_id()
         other = owners.setdefault(storage, value)
-        if other.buffer is value.buffer or env[value].numel() == 0:
-            continue
-        if written & {other.buffer, value.buffer}:
+        both = {other.buffer, value.buffer}
+        if len(both) == 2 and written & both and env[value].numel():
             raise InputError(
                 f"{graph.name}: {_name(other)} and {_name(value)} share memory, which the graph writes; they did not at the "
                 "capture"
             )
-    for value in graph.inputs:
-        if value.buffer not in written:
-            continue
-        for other in graph.inputs:
-            if other.buffer is value.buffer and (
-                env[other]._storage_id() != env[value]._storage_id()
-            ):
-                raise InputError(
-                    f"{graph.name}: {_name(value)} and {_name(other)} shared memory at the capture, and the graph writes "
-                    "it; now they do not"
-                )
+        other = first.setdefault(value.buffer, value)
+        if value.buffer in written and env[other]._storage_id() != storage:
+            raise InputError(
+                f"{graph.name}: {_name(value)} and {_name(other)} shared memory at the capture, and the graph writes it; now "
+                "they do not"
+            )
 
 
 def bind(graph: GraphData, tensors: Mapping[str, Tensor]) -> None:
@@ -226,7 +223,7 @@ class _Runner:
         return arg
 
     def run(self) -> list[Any]:
-        last = _last_uses(self.graph)
+        last = last_uses(self.graph)
         required = self.graph.constraints_at()
         for i, node in enumerate(self.graph.nodes):
             try:
@@ -288,23 +285,6 @@ def _note(error: Exception, graph: GraphData, i: int, node: Node) -> None:
     error.add_note(f"in node {i}, {node.op}, of the graph '{graph.name}'{line}")
 
 
-def _last_uses(graph: GraphData) -> dict[int, list[Value]]:
-    """For each node, the values that are not used after it."""
-    kept = set(graph.results())
-    last: dict[Value, int] = {}
-    for i, node in enumerate(graph.nodes):
-        for value in [*node.values(), *node.inputs()]:
-            last[value] = i
-    for i, constraints in graph.constraints_at().items():
-        for value in (v for c in constraints for v in c.made_values()):
-            last[value] = max(last.get(value, i), i)
-    found: dict[int, list[Value]] = {}
-    for value, i in last.items():
-        if value not in kept and value.kind == "made":
-            found.setdefault(i, []).append(value)
-    return found
-
-
 def _has_autograd() -> bool:
     return "rabbet.autograd" in sys.modules
 
@@ -338,7 +318,9 @@ def _wants_grad(graph: GraphData, env: Mapping[Value, Tensor]) -> bool:
     return True
 
 
-def prepare(graph: GraphData, tensors: Sequence[Any]) -> tuple[dict[Value, Tensor], dict[str, int]]:
+def prepare(
+    graph: GraphData, tensors: Sequence[Any], known: Lowered
+) -> tuple[dict[Value, Tensor], dict[str, int]]:
     """Check the arguments of a run, and give the values of all inputs and the sizes."""
     wanted = graph.user_inputs()
     if len(tensors) != len(wanted):
@@ -361,8 +343,8 @@ def prepare(graph: GraphData, tensors: Sequence[Any]) -> tuple[dict[Value, Tenso
         _check_input(graph, value, tensor, symbols)
         _check_strides(graph, value, tensor)
         env[value] = tensor
-    _check_sizes(graph, symbols, env)
-    _check_memory(graph, env)
+    _check_sizes(graph, known, symbols, env)
+    _check_memory(graph, known.written, env)
     return env, symbols
 
 
@@ -375,20 +357,49 @@ def run(graph: GraphData, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     Raises:
         InputError: if the arguments differ from those of the capture in what the graph relies on.
     """
-    env, symbols = prepare(graph, _flat_arguments(graph, args, kwargs))
+    known = lowered(graph)
+    env, symbols = prepare(graph, _flat_arguments(graph, args, kwargs), known)
     for gradient in graph.gradients:
         value = gradient.input
         if env[value].grad is not None and not gradient.replaces:
             raise InputError(
                 f"{graph.name}: {_name(value)} has a gradient already, which it had not at the capture: set .grad to None"
             )
-    runner = _Runner(graph, _wants_grad(graph, env))
-    runner.env, runner.symbols = dict(env), symbols
-    is_quiet = not runner.with_grad and _has_autograd()
+    with_grad = known.has_history and _wants_grad(graph, env)
+    program = known.program(graph, symbols, with_grad)
+    is_quiet = not with_grad and _has_autograd()
     with _without_autocast(graph), rabbet.no_grad() if is_quiet else contextlib.nullcontext():
-        outputs = runner.run()
+        if program is None:
+            runner = _Runner(graph, with_grad)
+            runner.env, runner.symbols = dict(env), symbols
+            outputs = runner.run()
+            gradients = [runner.env[value] for value in gradients_of(graph)]
+        else:
+            outputs, gradients = _run_program(graph, program, env, symbols)
+    made = iter(gradients)
     for gradient in graph.gradients:
-        env[gradient.input].grad = None if gradient.value is None else runner.env[gradient.value]
+        env[gradient.input].grad = None if gradient.value is None else next(made)
     if graph.out_spec is not None:
         return tree_unflatten(outputs, graph.out_spec)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _run_program(
+    graph: GraphData, program: Program, env: Mapping[Value, Tensor], symbols: Mapping[str, int]
+) -> tuple[list[Any], list[Tensor]]:
+    """Run a program; the outputs of the graph, and its gradients."""
+    try:
+        tensors = iter(program.run([env[value] for value in graph.inputs]))
+    except Exception as error:
+        if program.failed >= 0:
+            _note(error, graph, program.failed, graph.nodes[program.failed])
+        raise
+    outputs = [
+        next(tensors)
+        if isinstance(output, Value)
+        else output.evaluate(symbols)
+        if isinstance(output, Size)
+        else output
+        for output in graph.outputs
+    ]
+    return outputs, list(tensors)

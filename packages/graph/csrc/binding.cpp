@@ -1,0 +1,168 @@
+// rabbet.graph._C: programs for Python, and the table "rabbet.graph".
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "program.h"
+#include "rabbet/plugin.hpp"
+#include "rabbet/python.h"
+
+namespace py = pybind11;
+
+namespace {
+
+const RbPython* core = nullptr;
+
+// ---- the table
+
+int32_t program_new(uint32_t ninputs, uint32_t nslots, RbProgram** out) {
+  return rb::guarded([&] {
+    if (!out) rb::fail(RB_E_ARG, "program_new: the place for the program is null");
+    *out = new RbProgram(ninputs, nslots);
+  });
+}
+int32_t program_add(RbProgram* program, const RbStep* step) {
+  return rb::guarded([&] {
+    if (!program || !step || step->struct_size < sizeof(RbStep))
+      rb::fail(RB_E_ARG, "program_add: the program or the step is null or too short");
+    program->add(*step);
+  });
+}
+int32_t program_finish(RbProgram* program, const uint32_t* slots, uint32_t n) {
+  return rb::guarded([&] {
+    if (!program) rb::fail(RB_E_ARG, "program_finish: the program is null");
+    program->finish(slots, n);
+  });
+}
+int32_t program_run(const RbProgram* program, RbTensor* const* inputs, uint32_t ninputs,
+                    RbTensor** outputs, uint32_t noutputs, int32_t* failed) {
+  int32_t at = -1;
+  const int32_t code = rb::guarded([&] {
+    if (!program || (ninputs && !inputs) || (noutputs && !outputs))
+      rb::fail(RB_E_ARG, "program_run: the program, the inputs or the outputs are null");
+    program->run(inputs, ninputs, outputs, noutputs, at);
+  });
+  if (failed) *failed = at;
+  return code;
+}
+void program_free(RbProgram* program) { delete program; }
+
+const RbGraph table = {sizeof(RbGraph), 0,           program_new, program_add,
+                       program_finish,  program_run, program_free};
+
+// ---- the Python class
+
+void check(int32_t code) {
+  if (code == RB_OK) return;
+  core->raise_error(code);
+  throw py::error_already_set();
+}
+
+class Program {
+ public:
+  Program(uint32_t ninputs, uint32_t nslots) { check(program_new(ninputs, nslots, &program_)); }
+  ~Program() { program_free(program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void add(const std::string& op, const py::tuple& args,
+           const std::vector<std::tuple<int32_t, int32_t, uint32_t>>& places,
+           const std::vector<uint32_t>& outs, const std::vector<uint32_t>& results,
+           bool returns_list, const std::vector<uint32_t>& last, uint64_t exclude) {
+    std::vector<RbPlace> tensors;
+    for (const auto& [arg, item, slot] : places) tensors.push_back({arg, item, slot});
+    RbStep step{};
+    step.struct_size = sizeof step;
+    step.flags = returns_list ? RB_STEP_LIST : 0;
+    step.nplaces = static_cast<int32_t>(tensors.size());
+    step.places = tensors.data();
+    step.nouts = static_cast<int32_t>(outs.size());
+    step.outs = outs.data();
+    step.nresults = static_cast<int32_t>(results.size());
+    step.results = results.data();
+    step.nlast = static_cast<int32_t>(last.size());
+    step.last = last.data();
+    step.exclude = exclude;
+    using Context = std::pair<RbProgram*, RbStep*>;
+    Context context{program_, &step};
+    const auto use = [](void* ctx, const RbOp* op, const RbValue* values, int32_t n) {
+      auto* c = static_cast<Context*>(ctx);
+      c->second->op = op;
+      c->second->args = values;
+      c->second->nargs = n;
+      return program_add(c->first, c->second);
+    };
+    if (core->use_arguments(op.c_str(), args.ptr(), use, &context) < 0)
+      throw py::error_already_set();
+    arguments_.append(args);  // generators and Python objects live as long as the program
+  }
+
+  void finish(const std::vector<uint32_t>& slots) {
+    check(program_finish(program_, slots.data(), static_cast<uint32_t>(slots.size())));
+    noutputs_ = slots.size();
+  }
+
+  py::list run(const py::sequence& inputs) {
+    const py::list kept(inputs);
+    std::vector<RbTensor*> tensors;
+    for (const py::handle input : kept) {
+      tensors.push_back(core->unwrap(input.ptr()));
+      if (!tensors.back())
+        throw py::type_error("Program.run: expected tensors, got " +
+                             std::string(Py_TYPE(input.ptr())->tp_name));
+    }
+    std::vector<RbTensor*> outputs(noutputs_);
+    int32_t code = RB_OK;
+    {
+      const py::gil_scoped_release unlocked;
+      code = program_run(program_, tensors.data(), static_cast<uint32_t>(tensors.size()),
+                         outputs.data(), static_cast<uint32_t>(outputs.size()), &failed_);
+    }
+    check(code);
+    return wrapped(outputs);
+  }
+
+  int32_t failed() const { return failed_; }
+
+ private:
+  static py::list wrapped(const std::vector<RbTensor*>& outputs) {
+    py::list made;
+    bool raised = false;
+    for (RbTensor* output : outputs) {  // each reference is taken over, also after an error
+      PyObject* object = core->wrap(output);
+      if (object) made.append(py::reinterpret_steal<py::object>(object));
+      raised |= !object;
+    }
+    if (raised) throw py::error_already_set();
+    return made;
+  }
+
+  RbProgram* program_ = nullptr;
+  size_t noutputs_ = 0;
+  py::list arguments_;
+  static thread_local int32_t failed_;
+};
+thread_local int32_t Program::failed_ = -1;
+
+}  // namespace
+
+PYBIND11_MODULE(_C, m) {
+  core = static_cast<const RbPython*>(PyCapsule_Import(RB_PYTHON_CAPSULE, 0));
+  if (!core) throw py::error_already_set();
+  if (core->struct_size < sizeof(RbPython))
+    throw py::import_error("rabbet.graph needs a newer rabbet-core: upgrade it");
+  rb::host = core->host;
+  if (!rb::host->get_ext(RB_GRAPH_EXT, RB_GRAPH_VERSION))
+    check(rb::host->publish(RB_GRAPH_EXT, RB_GRAPH_VERSION, &table));
+  py::class_<Program>(m, "Program", "Calls of operators that run without Python between them.")
+      .def(py::init<uint32_t, uint32_t>(), py::arg("ninputs"), py::arg("nslots"))
+      .def("add", &Program::add, py::arg("op"), py::arg("args"), py::arg("places"), py::arg("outs"),
+           py::arg("results"), py::arg("returns_list"), py::arg("last"), py::arg("exclude"))
+      .def("finish", &Program::finish, py::arg("slots"))
+      .def("run", &Program::run, py::arg("inputs"))
+      .def_property_readonly("failed", &Program::failed,
+                             "The step at which this thread's last run failed, or -1.");
+}

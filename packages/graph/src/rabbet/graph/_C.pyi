@@ -1,0 +1,22 @@
+from collections.abc import Sequence
+from typing import Any
+
+from .._C import Tensor
+
+class Program:
+    def __init__(self, ninputs: int, nslots: int) -> None: ...
+    def add(
+        self,
+        op: str,
+        args: tuple[Any, ...],
+        places: Sequence[tuple[int, int, int]],
+        outs: Sequence[int],
+        results: Sequence[int],
+        returns_list: bool,
+        last: Sequence[int],
+        exclude: int,
+    ) -> None: ...
+    def finish(self, slots: Sequence[int]) -> None: ...
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]: ...
+    @property
+    def failed(self) -> int: ...
