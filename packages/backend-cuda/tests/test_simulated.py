@@ -203,6 +203,8 @@ both(lambda m, y: (m & (y > 1)) | ~m, m, y)
 z = rabbet.complex(x.float(), y.float())
 both(lambda z: rabbet.view_as_real(z * z + z / (z - 200) - z), z)
 both(lambda z, x: (z == z) & (x > 1), z, x)
+half = rabbet.arange(12.0).half()
+both(lambda a, b: rabbet.view_as_real(rabbet.complex(a, b)), half, half + 1)
 """
     run(COMPARE + code, RABBET_CUDA_FALLBACK="error", **simulator)
 

@@ -282,7 +282,7 @@ const rb::KernelSpec kKernels[] = {
     {"eye", rb::wrap<eye_kernel>, 0, kAll},
     {"real", rb::wrap<part_kernel<0>>, 0, kAll},
     {"imag", rb::wrap<part_kernel<1>>, 0, kAll},
-    {"complex", rb::wrap<complex_kernel>, 0, kFloat},
+    {"complex", rb::wrap<complex_kernel>, 0, bit(RB_F32) | bit(RB_F64)},
 };
 
 }  // namespace
