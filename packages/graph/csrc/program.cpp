@@ -193,13 +193,15 @@ RbProgram::RbProgram(uint32_t ninputs, uint32_t nslots)
   std::fill_n(states_.begin(), ninputs, kInput);
 }
 
-void RbProgram::check_read(uint32_t slot) const {
-  if (slot >= states_.size())
+void RbProgram::check_read(uint32_t slot) const { check_read(slot, states_); }
+
+void RbProgram::check_read(uint32_t slot, const std::vector<State>& states) const {
+  if (slot >= states.size())
     rb::fail(RB_E_INDEX, "step %d: there is no slot %u: the program has %d",
-             static_cast<int>(steps_.size()), slot, static_cast<int>(states_.size()));
-  if (states_[slot] == kEmpty || states_[slot] == kGone)
+             static_cast<int>(steps_.size()), slot, static_cast<int>(states.size()));
+  if (states[slot] == kEmpty || states[slot] == kGone)
     rb::fail(RB_E_STATE, "step %d: slot %u is %s", static_cast<int>(steps_.size()), slot,
-             states_[slot] == kEmpty ? "not made yet" : "given up by an earlier step");
+             states[slot] == kEmpty ? "not made yet" : "given up by an earlier step");
 }
 
 void RbProgram::check_arguments(const RbStep& step) const {
@@ -248,19 +250,21 @@ void RbProgram::add(const RbStep& given) {
   step.last = rabbet::graph::as_vector(given.last, given.nlast);
   for (const uint32_t slot : step.outs) check_read(slot);
   for (int32_t i = 0; i < given.nargs; ++i) step.args.push_back(lists_.copy(given.args[i]));
+  std::vector<State> states = states_;
   for (const uint32_t slot : step.results) {
-    if (slot >= states_.size() || states_[slot] != kEmpty)
+    if (slot >= states.size() || states[slot] != kEmpty)
       rb::fail(RB_E_STATE, "step %d: slot %u is taken", static_cast<int>(steps_.size()), slot);
-    states_[slot] = kMade;
+    states[slot] = kMade;
   }
   for (const uint32_t slot : step.last) {
-    check_read(slot);
-    if (states_[slot] == kInput)
+    check_read(slot, states);
+    if (states[slot] == kInput)
       rb::fail(RB_E_STATE, "step %d: slot %u is an input, which a program does not give up",
                static_cast<int>(steps_.size()), slot);
-    states_[slot] = kGone;
+    states[slot] = kGone;
   }
   steps_.push_back(std::move(step));
+  states_ = std::move(states);
 }
 
 void RbProgram::finish(const uint32_t* slots, uint32_t n) {

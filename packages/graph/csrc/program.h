@@ -41,6 +41,7 @@ struct RbProgram {
  private:
   enum State : uint8_t { kEmpty, kInput, kMade, kGone };
   void check_read(uint32_t slot) const;
+  void check_read(uint32_t slot, const std::vector<State>& states) const;
   void check_arguments(const RbStep& step) const;
 
   uint32_t ninputs_;

@@ -421,6 +421,51 @@ def test_unbound_state_is_named():
         parse(text, {"weight": rabbet.ones(2, 3)})
 
 
+class Counter(rabbet.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.register_buffer("total", rabbet.zeros(2))
+
+    def count(self, x):
+        self.calls += 1
+        return x * self.calls
+
+    def replace(self, x):
+        self.total = self.total + x
+        return self.total * 2
+
+
+@pytest.mark.parametrize(
+    "method,text", [("count", r"changes Counter\.calls"), ("replace", r"changes Counter\.total")]
+)
+def test_a_module_that_changes_its_attributes_is_refused(method, text):
+    with pytest.raises(CaptureError, match=text):
+        capture(getattr(Counter(), method), rabbet.ones(2))
+
+
+@pytest.mark.parametrize(
+    "options,steps,text",
+    [
+        ({}, 1, r"Adam\.state\[parameter 0\]\['step'\]"),  # 1 - beta**step would be frozen
+        ({"capturable": True}, 0, r"Adam\.state\[parameter 0\]\['step'\].* before the capture"),
+    ],
+)
+def test_an_optimizer_whose_state_is_not_in_tensors_yet_is_refused(options, steps, text):
+    model = rabbet.nn.Linear(2, 1)
+    optimizer = rabbet.optim.Adam(model.parameters(), lr=0.1, **options)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+
+    for _ in range(steps):
+        step(rabbet.ones(3, 2))
+    with pytest.raises(CaptureError, match=text):
+        capture(step, rabbet.ones(3, 2), state=[model, optimizer])
+
+
 def test_values_go_after_their_last_use():
     size = 1 << 20
     graph = capture(lambda x: ((((x + 1) * 2).sin() - 3).exp() / 2).abs().sum(), rabbet.ones(size))

@@ -18,6 +18,7 @@ from ..utils._pytree import keystr, tree_flatten_with_path
 from ._fit import OTHERS, other_sizes
 from ._generalize import generalize, shapes_of, structure
 from ._graph import Graph
+from ._host_state import changed, host_state
 from ._ir import Gradient, Node, Value
 from ._recorder import (
     Recorder,
@@ -265,7 +266,8 @@ class _Program:
         owners += [fn] if _is_module(fn) else []
         self.own = state_of(owners)  # of the module: inputs, used or not, as in its state dict
         self.training = owners[0].training if owners else None
-        self.state = state_of([*owners, *(state if isinstance(state, (list, tuple)) else [state])])
+        self.owners = [*owners, *(state if isinstance(state, (list, tuple)) else [state])]
+        self.state = state_of(self.owners)
         self.name = getattr(fn, "__name__", type(fn).__name__)
 
     def run(
@@ -297,7 +299,7 @@ class _Program:
             lambda tensor: (sizes or _sizes_of)(active()[-1], tensor),
             lambda tensor: active()[-1].fresh(tensor),
         )
-        watched = _Watch(recorder, self.state)
+        watched = _Watch(recorder, self.state, self.owners)
         try:
             with recorder.recording(), mode:
                 result = self.fn(*args, **kwargs)
@@ -341,8 +343,10 @@ def _sizes_of(recorder: Recorder, tensor: Tensor) -> Any:
 class _Watch:
     """Finds effects of a program that no operator shows."""
 
-    def __init__(self, recorder: Recorder, state: Sequence[State]) -> None:
+    def __init__(self, recorder: Recorder, state: Sequence[State], owners: Sequence[Any]) -> None:
         self.recorder = recorder
+        self.owners = owners
+        self.host_state = host_state(owners)
         for entry in state:
             recorder.watch(entry.tensor, entry.label)
         self.seed = _C.default_generator("cpu").initial_seed()
@@ -353,6 +357,11 @@ class _Watch:
             raise CaptureError(
                 f"{graph.name}: the program seeds the random number generator, which a graph would not repeat: seed before "
                 "the call"
+            )
+        if where := changed(self.host_state, host_state(self.owners)):
+            raise CaptureError(
+                f"{graph.name}: the program changes {where}, which a graph would not repeat: keep numbers that change in "
+                "tensors (optimizers do with capturable=True), and let an optimizer take a step before the capture"
             )
         for seen in self.recorder.watched.values():
             tensor = seen.tensor

@@ -161,11 +161,11 @@ def step_by_device(
 
 
 def lr_of(group: dict[str, Any]) -> tuple[float, Tensor | None]:
-    """The learning rate as a number, or as a tensor where it is one on a device."""
+    """The learning rate as a number, or as a tensor where it is one."""
     lr = group["lr"]
     if not isinstance(lr, Tensor):
         return lr, None
-    return (lr.item(), None) if lr.is_cpu else (0.0, lr)
+    return 0.0, lr
 
 
 def plain_lr(group: dict[str, Any]) -> Any:

@@ -13,7 +13,6 @@ from rabbet.autograd import enable_grad, no_grad
 from ._capture import (
     Scaling,
     check_capture,
-    is_elsewhere,
     lr_of,
     numbers_only,
     run_with_tensors,
@@ -107,7 +106,7 @@ class Stepwise(Optimizer):
         return loss
 
     def _is_counted_there(self, group: dict[str, Any]) -> bool:
-        """Whether the counts of parameters elsewhere than on the CPU are there, too."""
+        """Whether steps are counted in tensors, beside the parameters."""
         return bool(group["capturable"])
 
     def _step_group(self, group: dict[str, Any], scaling: Scaling) -> None:
@@ -116,7 +115,7 @@ class Stepwise(Optimizer):
             state = self.state[param]
             if not state:
                 state.update({"step": 0, **self._begin(param.detach(), group)})
-        if scaling or (self._is_counted_there(group) and is_elsewhere(params)):
+        if params and (scaling or self._is_counted_there(group)):
             with no_grad():
                 self._step_with_tensors(group, params, scaling)
             return
@@ -152,7 +151,7 @@ class Stepwise(Optimizer):
     def _step_with_tensors(
         self, group: dict[str, Any], params: list[Tensor], scaling: Scaling
     ) -> None:
-        """The same step without a value on the host, if all parameters are elsewhere."""
+        """The same step without a number that the host knows."""
         step_by_device(
             params,
             [self.state[p] for p in params],

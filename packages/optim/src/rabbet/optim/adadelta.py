@@ -25,7 +25,7 @@ class Adadelta(Stepwise):
         weight_decay: multiple of the parameter that is added to the gradient.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        capturable: count steps in tensors beside the parameters, so that graphs can capture the step.
         foreach: accepted for PyTorch's sake.
     """
 

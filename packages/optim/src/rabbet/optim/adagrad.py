@@ -8,7 +8,7 @@ from typing import Any
 import rabbet
 from rabbet import Tensor, ops
 
-from ._capture import Scaling, check_not_captured, on_device, plain_lr
+from ._capture import Scaling, check_not_captured, is_elsewhere, on_device, plain_lr
 from ._checks import as_number, check_at_least_zero
 from ._stepwise import Stepwise, column, decayed, numbers
 
@@ -74,7 +74,7 @@ class Adagrad(Stepwise):
         }
 
     def _is_counted_there(self, group: dict[str, Any]) -> bool:
-        return bool(group["fused"])
+        return bool(group["fused"]) and is_elsewhere(group["params"])
 
     def _step_group(self, group: dict[str, Any], scaling: Scaling) -> None:
         if group["lr_decay"] and not group["fused"]:

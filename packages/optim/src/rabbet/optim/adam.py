@@ -15,7 +15,6 @@ from ._capture import (
     adam_on_device,
     as_numbers,
     check_capture,
-    is_elsewhere,
     lr_of,
     numbers_only,
     run_with_tensors,
@@ -58,7 +57,7 @@ class Adam(Optimizer):
         maximize: go up instead of down.
         differentiable: record the step on the tape.
         decoupled_weight_decay: shrink the parameter instead of adding to the gradient, as AdamW.
-        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        capturable: count steps in tensors beside the parameters, so that graphs can capture the step.
         fused: leave unscaling and skipping steps to the optimizer where a `GradScaler` is used.
         foreach: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
@@ -133,7 +132,7 @@ class Adam(Optimizer):
                 self._step_plainly(group)
                 continue
             check_capture(self, group)
-            if scaling or (group["capturable"] and is_elsewhere(group["params"])):
+            if scaling or group["capturable"]:
                 with no_grad():
                     self._step_with_tensors(group, scaling)
                 continue
@@ -156,7 +155,7 @@ class Adam(Optimizer):
         return state
 
     def _step_with_tensors(self, group: dict[str, Any], scaling: Scaling) -> None:
-        """The same step without a value on the host, if all parameters are elsewhere."""
+        """The same step without a number that the host knows."""
         params = [p for p in group["params"] if p.grad is not None]
         states = [self.state[p] or self._begin(p, group["amsgrad"]) for p in params]
 

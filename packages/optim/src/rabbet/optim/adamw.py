@@ -24,7 +24,7 @@ class AdamW(Adam):
         amsgrad: divide by the largest mean square so far.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        capturable: count steps in tensors beside the parameters, so that graphs can capture the step.
         foreach, fused: accepted for PyTorch's sake.
     """
 

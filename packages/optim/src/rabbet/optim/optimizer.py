@@ -369,7 +369,7 @@ class Optimizer:
             key
             for s in saved
             for key in s["params"]
-            if (s.get("capturable") or s.get("fused")) and not params[key].is_cpu
+            if s.get("capturable") or (s.get("fused") and not params[key].is_cpu)
         }
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():

@@ -28,7 +28,7 @@ class RAdam(Moments):
         decoupled_weight_decay: shrink the parameter instead of adding to the gradient.
         maximize: go up instead of down.
         differentiable: record the step on the tape.
-        capturable: on other devices than the CPU, count steps in a tensor there, so that graphs can capture the step.
+        capturable: count steps in tensors beside the parameters, so that graphs can capture the step.
         foreach: accepted for PyTorch's sake; the usual step is one operator anyway.
     """
 
