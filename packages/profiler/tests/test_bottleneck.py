@@ -42,7 +42,7 @@ def test_a_report_names_parts_operators_and_lines(tmp_path):
         "Python and all else",
     ):
         assert re.search(rf"^ +\d+\.\d+ s +\d+\.\d%  {part}", done.stdout, flags=re.M), part
-    assert re.search(r"aten::linear.* 3  ", done.stdout) and "mBackward0" in done.stdout
+    assert re.search(r"aten::linear.* 3  ", done.stdout) and "Backward0" in done.stdout
     assert re.search(r"\d%  program\.py\(9\): <module>$", done.stdout, flags=re.M)
     assert "program.py(9): <module> (backward)" in done.stdout
     assert "<script" in page.read_text()
