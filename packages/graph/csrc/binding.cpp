@@ -147,6 +147,26 @@ class Program {
 };
 thread_local int32_t Program::failed_ = -1;
 
+// Dtypes, devices, shapes and strides of a list of tensors as bytes; None if one is no tensor.
+PyObject* signature(PyObject*, PyObject* tensors) {
+  if (!PyList_Check(tensors)) {
+    PyErr_SetString(PyExc_TypeError, "signature: expected a list");
+    return nullptr;
+  }
+  std::vector<int64_t> words;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tensors); ++i) {
+    const RbTensor* t = core->unwrap(PyList_GET_ITEM(tensors, i));
+    if (!t) Py_RETURN_NONE;
+    words.push_back(int64_t{t->dtype_id} | int64_t{t->backend} << 16 | int64_t{t->layout} << 24 |
+                    int64_t{t->ndim} << 32);
+    words.push_back(t->device.id);
+    words.insert(words.end(), t->shape, t->shape + t->ndim);
+    words.insert(words.end(), t->strides, t->strides + t->ndim);
+  }
+  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(words.data()),
+                                   static_cast<Py_ssize_t>(words.size() * sizeof(int64_t)));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
@@ -157,6 +177,11 @@ PYBIND11_MODULE(_C, m) {
   rb::host = core->host;
   if (!rb::host->get_ext(RB_GRAPH_EXT, RB_GRAPH_VERSION))
     check(rb::host->publish(RB_GRAPH_EXT, RB_GRAPH_VERSION, &table));
+  static PyMethodDef methods[] = {
+      {"signature", signature, METH_O,
+       "What checks of inputs look at but for shared memory, as bytes; None if one is no tensor."},
+      {nullptr, nullptr, 0, nullptr}};
+  if (PyModule_AddFunctions(m.ptr(), methods) < 0) throw py::error_already_set();
   py::class_<Program>(m, "Program", "Calls of operators that run without Python between them.")
       .def(py::init<uint32_t, uint32_t>(), py::arg("ninputs"), py::arg("nslots"))
       .def("add", &Program::add, py::arg("op"), py::arg("args"), py::arg("places"), py::arg("outs"),

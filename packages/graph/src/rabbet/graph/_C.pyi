@@ -3,6 +3,8 @@ from typing import Any
 
 from .._C import Tensor
 
+def signature(tensors: list[Tensor]) -> bytes | None: ...
+
 class Program:
     def __init__(self, ninputs: int, nslots: int) -> None: ...
     def add(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import _C
+from . import _C as _native
 from ._C import Program
 from ._ir import GraphData, Node, Object, Value, _Structured
 from ._records import record
@@ -149,6 +150,9 @@ class Lowered:
         written: the memory that some node writes.
         constraints: the constraints by the position of the node behind which they can be checked.
         has_history: whether autograd may record results or writes.
+        gradients: for each entry of the graph's `gradients`, the position of its input.
+        devices: the types of devices.
+        accepted: the sizes of the symbols for inputs that passed the checks, by what these look at.
     """
 
     def __init__(self, graph: GraphData, state: tuple[Any, ...]) -> None:
@@ -156,7 +160,27 @@ class Lowered:
         self.written = graph.written()
         self.constraints = graph.constraints_at()
         self.has_history = _has_history(graph)
+        places = {value: i for i, value in enumerate(graph.inputs)}
+        self.gradients = [places[gradient.input] for gradient in graph.gradients]
+        self.devices = sorted({value.device.type for value in graph.values()})
+        self.accepted: dict[tuple[Any, ...], dict[str, int]] = {}
         self._programs: dict[tuple[int, ...], Program | None] = {}
+
+    def accept(self, key: tuple[Any, ...] | None, symbols: dict[str, int]) -> None:
+        """Note inputs that passed the checks."""
+        if key is None:
+            return
+        if len(self.accepted) == MOST:
+            del self.accepted[next(iter(self.accepted))]
+        self.accepted[key] = symbols
+
+    def key_of(self, tensors: list[Any]) -> tuple[Any, ...] | None:
+        """What the checks look at; None if one is no tensor."""
+        signature = _native.signature(tensors)
+        if signature is None or not self.written:
+            return None if signature is None else (signature,)
+        first: dict[int, int] = {}
+        return signature, *(first.setdefault(t._storage_id(), i) for i, t in enumerate(tensors))
 
     def program(
         self, graph: GraphData, symbols: Mapping[str, int], with_grad: bool

@@ -290,25 +290,29 @@ def _has_autograd() -> bool:
 
 
 @contextlib.contextmanager
-def _without_autocast(graph: GraphData) -> Iterator[None]:
-    """Turn autocast off for a block, because the casts of the capture are nodes of the graph."""
-    on = []
-    if "rabbet.amp" in sys.modules:
-        kinds = {value.device.type for value in graph.values()}
-        on = [kind for kind in sorted(kinds) if rabbet.is_autocast_enabled(kind)]
-    for kind in on:
+def _layers_off(kinds: Sequence[str], no_grad: bool) -> Iterator[None]:
+    """Turn autocast off for devices, whose casts of the capture are nodes of the graph, and autograd as asked."""
+    for kind in kinds:
         rabbet.set_autocast_enabled(kind, False)
     try:
-        yield
+        with rabbet.no_grad() if no_grad else contextlib.nullcontext():
+            yield
     finally:
-        for kind in on:
+        for kind in kinds:
             rabbet.set_autocast_enabled(kind, True)
 
 
-def _wants_grad(graph: GraphData, env: Mapping[Value, Tensor]) -> bool:
-    if not _has_autograd():
+def _autocast_on(known: Lowered) -> list[str]:
+    """The devices of the graph for which autocast is on."""
+    if "rabbet.amp" not in sys.modules:
+        return []
+    return [kind for kind in known.devices if rabbet.is_autocast_enabled(kind)]
+
+
+def _wants_grad(graph: GraphData, known: Lowered, tensors: Sequence[Tensor]) -> bool:
+    if not known.has_history or not rabbet.is_grad_enabled():
         return False
-    if not rabbet.is_grad_enabled() or not any(t.requires_grad for t in env.values()):
+    if not any(t.requires_grad for t in tensors):
         return False
     if graph.opaque is not None:
         raise GraphError(
@@ -318,34 +322,42 @@ def _wants_grad(graph: GraphData, env: Mapping[Value, Tensor]) -> bool:
     return True
 
 
-def prepare(
-    graph: GraphData, tensors: Sequence[Any], known: Lowered
-) -> tuple[dict[Value, Tensor], dict[str, int]]:
-    """Check the arguments of a run, and give the values of all inputs and the sizes."""
+def _inputs(graph: GraphData, given: Sequence[Any]) -> list[Any]:
+    """The tensors of all inputs: those of the caller, and those that are bound."""
     wanted = graph.user_inputs()
-    if len(tensors) != len(wanted):
+    if len(given) != len(wanted):
         names = ", ".join(_name(value) for value in wanted)
         raise InputError(
-            f"{graph.name}: expected {len(wanted)} tensors ({names}), got {len(tensors)}"
+            f"{graph.name}: expected {len(wanted)} tensors ({names}), got {len(given)}"
         )
-    env: dict[Value, Tensor] = {}
-    symbols: dict[str, int] = {}
-    given = iter(tensors)
+    callers = iter(given)
+    tensors = []
     for value in graph.inputs:
         if value.kind == "input":
-            tensor = next(given)
+            tensors.append(next(callers))
         elif value.label in graph.bound:
-            tensor = graph.bound[value.label]
+            tensors.append(graph.bound[value.label])
         else:
             raise GraphError(
                 f"{graph.name}: the {value.kind} {_name(value)} is not bound to a tensor: see Graph.bind"
             )
+    return tensors
+
+
+def _checked(graph: GraphData, known: Lowered, tensors: list[Any]) -> dict[str, int]:
+    """Check the inputs of a run, and give the sizes of the symbols."""
+    key = known.key_of(tensors)
+    if key is not None and key in known.accepted:
+        return known.accepted[key]
+    symbols: dict[str, int] = {}
+    for value, tensor in zip(graph.inputs, tensors, strict=True):
         _check_input(graph, value, tensor, symbols)
         _check_strides(graph, value, tensor)
-        env[value] = tensor
+    env = dict(zip(graph.inputs, tensors, strict=True))
     _check_sizes(graph, known, symbols, env)
     _check_memory(graph, known.written, env)
-    return env, symbols
+    known.accept(key, symbols)
+    return symbols
 
 
 def run(graph: GraphData, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -358,48 +370,57 @@ def run(graph: GraphData, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         InputError: if the arguments differ from those of the capture in what the graph relies on.
     """
     known = lowered(graph)
-    env, symbols = prepare(graph, _flat_arguments(graph, args, kwargs), known)
-    for gradient in graph.gradients:
-        value = gradient.input
-        if env[value].grad is not None and not gradient.replaces:
+    tensors = _inputs(graph, _flat_arguments(graph, args, kwargs))
+    symbols = _checked(graph, known, tensors)
+    for gradient, at in zip(graph.gradients, known.gradients, strict=True):
+        if not gradient.replaces and tensors[at].grad is not None:
             raise InputError(
-                f"{graph.name}: {_name(value)} has a gradient already, which it had not at the capture: set .grad to None"
+                f"{graph.name}: {_name(gradient.input)} has a gradient already, which it had not at the capture: set .grad to "
+                "None"
             )
-    with_grad = known.has_history and _wants_grad(graph, env)
+    with_grad = _wants_grad(graph, known, tensors)
     program = known.program(graph, symbols, with_grad)
-    is_quiet = not with_grad and _has_autograd()
-    with _without_autocast(graph), rabbet.no_grad() if is_quiet else contextlib.nullcontext():
+    quiet = not with_grad and _has_autograd() and rabbet.is_grad_enabled()
+    with _layers_off(_autocast_on(known), quiet):
         if program is None:
-            runner = _Runner(graph, with_grad)
-            runner.env, runner.symbols = dict(env), symbols
-            outputs = runner.run()
-            gradients = [runner.env[value] for value in gradients_of(graph)]
+            outputs, made = _run_in_python(graph, tensors, symbols, with_grad)
         else:
-            outputs, gradients = _run_program(graph, program, env, symbols)
-    made = iter(gradients)
-    for gradient in graph.gradients:
-        env[gradient.input].grad = None if gradient.value is None else next(made)
+            outputs, made = _run_program(graph, program, tensors, symbols)
+    gradients = iter(made)
+    for gradient, at in zip(graph.gradients, known.gradients, strict=True):
+        tensors[at].grad = None if gradient.value is None else next(gradients)
     if graph.out_spec is not None:
         return tree_unflatten(outputs, graph.out_spec)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _run_program(
-    graph: GraphData, program: Program, env: Mapping[Value, Tensor], symbols: Mapping[str, int]
+def _run_in_python(
+    graph: GraphData, tensors: Sequence[Tensor], symbols: dict[str, int], with_grad: bool
 ) -> tuple[list[Any], list[Tensor]]:
-    """Run a program; the outputs of the graph, and its gradients."""
+    """The outputs of the graph, and its gradients."""
+    runner = _Runner(graph, with_grad)
+    runner.env = dict(zip(graph.inputs, tensors, strict=True))
+    runner.symbols = symbols
+    outputs = runner.run()
+    return outputs, [runner.env[value] for value in gradients_of(graph)]
+
+
+def _run_program(
+    graph: GraphData, program: Program, tensors: list[Tensor], symbols: Mapping[str, int]
+) -> tuple[list[Any], list[Tensor]]:
+    """The same by a program."""
     try:
-        tensors = iter(program.run([env[value] for value in graph.inputs]))
+        results = iter(program.run(tensors))
     except Exception as error:
         if program.failed >= 0:
             _note(error, graph, program.failed, graph.nodes[program.failed])
         raise
     outputs = [
-        next(tensors)
+        next(results)
         if isinstance(output, Value)
         else output.evaluate(symbols)
         if isinstance(output, Size)
         else output
         for output in graph.outputs
     ]
-    return outputs, list(tensors)
+    return outputs, list(results)
