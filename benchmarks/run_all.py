@@ -10,7 +10,7 @@ from common import HERE, machine, table
 
 BENCHMARKS = [
     "overhead", "elementwise", "rows", "matmul", "convolution", "attention", "recurrent", "training", "optimizers",
-    "surface", "threads", "loading", "autocast", "transforms", "autograd", "custom_ops", "profiler", "regions", "newcomer",
+    "surface", "threads", "loading", "autocast", "transforms", "autograd", "custom_ops", "profiler", "regions", "graphs", "newcomer",
     "programs",
 ]  # fmt: skip
 

@@ -26,9 +26,9 @@ def cnn(t, nn, optim):
     return model, t.randn(32, 3, 32, 32), t.randint(0, 10, (32,)), optimizer
 
 
-def gpt(t, nn, optim):
+def gpt(t, nn, optim, width=256, heads=4, depth=4, batch=8, length=128, **options):
     """4 layers, 256 wide, 4 heads, 256 letters; batch 8 of 128 tokens, AdamW."""
-    width, heads, depth, length, letters = 256, 4, 4, 128, 256
+    letters = 256
 
     class Block(nn.Module):
         def __init__(self):
@@ -59,8 +59,11 @@ def gpt(t, nn, optim):
             return self.head(self.norm(self.blocks(x))).flatten(0, 1)
 
     model = Gpt()
-    tokens = t.randint(0, letters, (8, length))
-    return model, tokens, t.randint(0, letters, (8 * length,)), optim.AdamW(model.parameters())
+    tokens, optimizer = (
+        t.randint(0, letters, (batch, length)),
+        optim.AdamW(model.parameters(), **options),
+    )
+    return model, tokens, t.randint(0, letters, (batch * length,)), optimizer
 
 
 def lstm(t, nn, optim):
