@@ -16,7 +16,7 @@ import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NATIVE = ["core", "backend-cpu", "autograd", "autocast", "vmap", "profiler", "compile"]
+NATIVE = ["core", "backend-cpu", "autograd", "autocast", "vmap", "profiler", "compile", "graph"]
 PURE = ["nn", "optim", "testing"]
 TESTS = {
     "address": [f"packages/{name}/tests" for name in NATIVE]
