@@ -9,6 +9,7 @@
 #include "program.h"
 #include "rabbet/plugin.hpp"
 #include "rabbet/python.h"
+#include "rabbet/python.hpp"
 
 namespace py = pybind11;
 
@@ -117,7 +118,7 @@ class Program {
     std::vector<RbTensor*> outputs(noutputs_);
     int32_t code = RB_OK;
     {
-      const py::gil_scoped_release unlocked;
+      const rb::WithoutGil unlocked;
       code = program_run(program_, tensors.data(), static_cast<uint32_t>(tensors.size()),
                          outputs.data(), static_cast<uint32_t>(outputs.size()), &failed_);
     }

@@ -2,7 +2,7 @@
 
 import builtins
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Self, SupportsIndex, TypeAlias, TypeVar, final, overload
 
 from ._ops import Methods

@@ -452,7 +452,7 @@ def searchsorted(
         )
     from . import _destinations
 
-    return _destinations.write("searchsorted", found, out)
+    return _destinations.write(searchsorted.__name__, found, out)
 
 
 def bucketize(

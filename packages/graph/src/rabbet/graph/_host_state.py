@@ -14,7 +14,7 @@ def host_state(owners: Iterable[Any]) -> dict[str, Any]:
     """The tensors, numbers and strings that modules and optimizers refer to, by where they do."""
     found: dict[str, Any] = {}
     for owner in owners:
-        entries = ()
+        entries: Iterable[tuple[str, Any]] = ()
         if hasattr(owner, "named_modules"):
             entries = _of_module(owner)
         elif hasattr(owner, "param_groups"):

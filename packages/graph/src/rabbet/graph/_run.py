@@ -12,9 +12,10 @@ import rabbet
 from .. import _C
 from .._C import Tensor
 from .._pytree import tree_flatten, tree_unflatten
+from ._C import Program
 from ._ir import Buffer, Call, GraphData, GraphError, If, Node, Object, Value, While, _Structured
 from ._meta import as_results
-from ._program import Lowered, Program, gradients_of, last_uses, lowered
+from ._program import Lowered, gradients_of, last_uses, lowered
 from ._records import record
 from ._sizes import Constraint, Number, Size
 from ._text import type_text
