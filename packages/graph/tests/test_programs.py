@@ -1,5 +1,7 @@
 """Programs: graphs that run without Python between their calls."""
 
+import copy
+import pickle
 import threading
 
 import pytest
@@ -153,6 +155,16 @@ def test_an_edit_drops_the_programs():
     graph.outputs[0] = graph.find("add")[0].results[0]
     graph.eliminate_dead()
     assert graph.run(rabbet.ones(2)).tolist() == [2, 2]
+
+
+def test_a_graph_that_has_run_is_copied_and_pickled():
+    graph = capture(nn.Linear(2, 2), rabbet.ones(1, 2))
+    x = rabbet.randn(1, 2)
+    wanted = graph.run(x)
+    for other in (copy.copy(graph), copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        assert other.run(x).equal(wanted)
+    module = copy.deepcopy(rabbet.graph.GraphModule(graph))
+    assert module(x).equal(wanted)
 
 
 def test_branches_and_shapes_that_depend_on_values_are_left_to_python():

@@ -321,6 +321,9 @@ class GraphData:
         self.lowered: Any = None  # see _program.lowered
         self._names = 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "lowered": None}  # programs are made anew
+
     # ---- looking
 
     def __repr__(self) -> str:
