@@ -8,7 +8,7 @@ import pytest
 import rabbet
 import rabbet.graph._run as runs
 from rabbet import nn
-from rabbet.graph import _C, InputError, capture
+from rabbet.graph import _C, InputError, Size, capture
 from rabbet.graph._program import lowered
 
 
@@ -155,6 +155,9 @@ def test_an_edit_drops_the_programs():
     graph.outputs[0] = graph.find("add")[0].results[0]
     graph.eliminate_dead()
     assert graph.run(rabbet.ones(2)).tolist() == [2, 2]
+    graph.inputs[0].shape = (Size("const", 3),)
+    with pytest.raises(InputError, match="expected size 3, got 2"):
+        graph.run(rabbet.ones(2))
 
 
 def test_a_graph_that_has_run_is_copied_and_pickled():
