@@ -27,7 +27,11 @@ enum {                        /* RbEvent.kind; masks of events_open */
        /* Only observers see these, which are emitted: */
        RB_EVENT_RANGE_BEGIN = 16, /* a named part of the program: text, id, flags (RB_RANGE_*) */
        RB_EVENT_RANGE_END = 32,   /* the end of the range with the same id */
-       RB_EVENT_NODE = 64         /* the running call was recorded for backward: id */
+       RB_EVENT_NODE = 64,        /* the running call was recorded for backward: id */
+       /* A backend is about to give a device a kernel, a copy or a graph: text, id (unique in the
+        * process), backend, device, data (the stream). Where the kind is observed the backend also
+        * notes when the device does it: RbDeviceTable.work_times. */
+       RB_EVENT_LAUNCH = 128
 };
 enum {                         /* RbObserved.flags of a range */
        RB_RANGE_USER = 0,      /* named by the program; ids are unique in the process */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -176,6 +177,7 @@ def run(
 
     A task without a batch begins an epoch; one without an epoch brings another slot for a place.
     """
+    gc.freeze()  # else collections write to each object of the parent, whose pages are then copied
     for end in others:
         end.close()
     try:
@@ -192,6 +194,18 @@ def run(
         pass  # the program needs no more batches
 
 
+def _prepare(method: str) -> None:
+    """Import once, in the process that workers are forked from, what each of them would import."""
+    if method == "fork" and "numpy" in sys.modules:
+        import numpy.random  # noqa: F401
+    if method == "forkserver":
+        from multiprocessing import forkserver
+
+        server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+        if server._preload_modules == ["__main__"]:  # the program has not chosen
+            forkserver.set_forkserver_preload(["__main__", __name__])
+
+
 class Processes:
     """Processes that make batches."""
 
@@ -206,7 +220,9 @@ class Processes:
             MP_STATUS_CHECK_INTERVAL,
         )  # fmt: skip
         context = multiprocessing if context is None else context
-        is_fork = context.get_start_method() == "fork"
+        method = context.get_start_method()
+        is_fork = method == "fork"
+        _prepare(method)
         try:
             for number in range(work.count):
                 self._start(work, context, number, is_fork)
