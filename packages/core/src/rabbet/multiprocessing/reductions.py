@@ -3,6 +3,7 @@
 import multiprocessing
 import multiprocessing.resource_sharer  # before a fork: the thread that sends a message must not import it
 import os
+import sys
 from collections.abc import Callable
 from multiprocessing import reduction
 from multiprocessing.reduction import ForkingPickler
@@ -228,9 +229,12 @@ def init_reductions() -> None:
     ForkingPickler.register(_C.Tensor, reduce_tensor)
     ForkingPickler.register(storage.UntypedStorage, reduce_storage)
     ForkingPickler.register(storage.TypedStorage, reduce_typed_storage)
-    try:
-        from rabbet.nn import Buffer, Parameter
-    except ImportError:
-        return  # without the wheel there are none
-    ForkingPickler.register(Parameter, reduce_parameter)
-    ForkingPickler.register(Buffer, reduce_parameter)
+    parameters = sys.modules.get("rabbet.nn.parameter")
+    if parameters is not None and hasattr(parameters, "Buffer"):
+        register_parameters(parameters.Parameter, parameters.Buffer)
+
+
+def register_parameters(*kinds: type) -> None:
+    """Let the pickles of messages share parameters and buffers; rabbet.nn calls it if it is imported later."""
+    for kind in kinds:
+        ForkingPickler.register(kind, reduce_parameter)

@@ -22,6 +22,8 @@ from typing import Any, cast
 
 import rabbet
 
+# Messages then share the tensors of datasets; by value they would hold up the start of the next worker.
+from ....multiprocessing import reductions as _reductions  # noqa: F401
 from . import slots, worker
 from .errors import ExceptionWrapper
 from .fetch import Fetcher
