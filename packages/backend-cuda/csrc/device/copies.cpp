@@ -58,7 +58,7 @@ void between(Device& from, const void* source, Device& to, void* target, size_t 
   to.enter();
   enable_peers(to, from);
   Mark(from, here).hold_back(to, there);
-  const Timed timed(to, there, "copy between devices");
+  const Timed timed(to, there, "copy between devices", RB_LAUNCH_COPY);
   check_cuda(need(driver().copy_peer, "cuMemcpyPeerAsync")(
                  address(target), to.context(), address(source), from.context(), nbytes, there),
              to.index(), "cuMemcpyPeerAsync");
@@ -69,7 +69,7 @@ void to_host(Device& from, const void* source, void* target, size_t nbytes, CuSt
              bool nonblocking) {
   from.enter();
   {
-    const Timed timed(from, stream, kCopyToHost);
+    const Timed timed(from, stream, kCopyToHost, RB_LAUNCH_COPY);
     check_cuda(driver().copy_out(target, address(source), nbytes, stream), from.index(),
                "cuMemcpyDtoHAsync");
   }
@@ -82,7 +82,7 @@ void from_host(Device& to, const void* source, void* target, size_t nbytes, CuSt
                bool nonblocking) {
   to.enter();
   {
-    const Timed timed(to, stream, kCopyFromHost);
+    const Timed timed(to, stream, kCopyFromHost, RB_LAUNCH_COPY);
     check_cuda(driver().copy_in(address(target), source, nbytes, stream), to.index(),
                "cuMemcpyHtoDAsync");
   }

@@ -156,29 +156,28 @@ class Timings {
 };
 
 namespace {
-const RbTrace* trace() {
-  return static_cast<const RbTrace*>(rb::host->get_ext(RB_TRACE_EXT, RB_TRACE_VERSION));
+const RbTrace* trace = nullptr;
 }
-}  // namespace
 
 void find_observed_events() {
-  const RbTrace* found = trace();
-  if (found && RB_HAS(found, observed)) observed_events = found->observed;
+  trace = static_cast<const RbTrace*>(rb::host->get_ext(RB_TRACE_EXT, RB_TRACE_VERSION));
+  if (trace && RB_HAS(trace, observed)) observed_events = trace->observed;
 }
 
-void Timed::begin(Device& device, CuStream stream, const char* what) {
+void Timed::begin(Device& device, CuStream stream, const char* what, uint32_t kind) {
   if (is_capturing(stream)) return;
   std::unique_ptr<Work> work = Timings::instance().begin(device, stream);
   if (!work) return;
   RbObserved event = {};
   event.struct_size = sizeof event;
   event.kind = RB_EVENT_LAUNCH;
+  event.flags = kind;
   event.text = what;
   event.id = work->id;
   event.backend = backend_id;
   event.device = device.index();
   event.data = stream;
-  trace()->emit(&event);
+  trace->emit(&event);
   work_ = work.release();
 }
 

@@ -15,9 +15,9 @@ void find_observed_events();
 class Timed {
  public:
   /// `what` lives as long as the process.
-  Timed(Device& device, CuStream stream, const char* what) {
+  Timed(Device& device, CuStream stream, const char* what, uint32_t kind = RB_LAUNCH_KERNEL) {
     if (__builtin_expect(__atomic_load_n(observed_events, __ATOMIC_RELAXED) & RB_EVENT_LAUNCH, 0))
-      begin(device, stream, what);
+      begin(device, stream, what, kind);
   }
   ~Timed() {
     if (__builtin_expect(work_ != nullptr, 0)) end();
@@ -28,7 +28,7 @@ class Timed {
  private:
   struct Work;
   friend class Timings;
-  void begin(Device& device, CuStream stream, const char* what);
+  void begin(Device& device, CuStream stream, const char* what, uint32_t kind);
   void end();
 
   Work* work_ = nullptr;

@@ -183,7 +183,7 @@ void randperm_kernel(const rb::Args& a) {
     device.enter();
     const CuStream here = device.current_stream();
     {
-      const Timed timed(device, here, kCopyFromHost);
+      const Timed timed(device, here, kCopyFromHost, RB_LAUNCH_COPY);
       check_cuda(
           driver().copy_in(address(order.data()), made.data(), made.size() * sizeof(int64_t), here),
           device.index(), "cuMemcpyHtoDAsync");

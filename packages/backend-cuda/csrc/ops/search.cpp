@@ -23,7 +23,7 @@ int64_t read_count(Device& device, const void* count) {
   device.enter();
   const CuStream stream = device.current_stream();
   {
-    const Timed timed(device, stream, kCopyToHost);
+    const Timed timed(device, stream, kCopyToHost, RB_LAUNCH_COPY);
     check_cuda(driver().copy_out(&value, address(count), sizeof value, stream), device.index(),
                "cuMemcpyDtoHAsync");
   }
