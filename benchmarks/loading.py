@@ -44,13 +44,20 @@ class Bound(Trivial):
 
 
 def private_bytes(pid: int) -> int:
-    """What a process alone holds in memory."""
-    with open(f"/proc/{pid}/smaps_rollup") as file:
-        return sum(int(x.split()[1]) for x in file if x.startswith("Private")) * 1024
+    """What a process alone has written, in bytes, without batches: those are in shared memory, whoever maps them."""
+    total, is_batch = 0, False
+    with open(f"/proc/{pid}/smaps") as file:
+        for line in file:
+            words = line.split()
+            if not words[0].endswith(":"):
+                is_batch = any(x in line for x in ("memfd:", "/dev/shm/", "/torch_"))
+            elif words[0] == "Private_Dirty:" and not is_batch:
+                total += int(words[1]) * 1024
+    return total
 
 
 def epoch(loader: Any) -> dict[str, float]:
-    """Seconds to the first batch, seconds per sample after it, and the private memory of a worker."""
+    """Seconds to the first batch, seconds per sample after it, and the private memory of the largest worker."""
     began = time.perf_counter()
     batches = iter(loader)
     next(batches)
@@ -108,10 +115,15 @@ def main() -> None:
     for case, (_, options) in CASES.items():
         ours = measured("rabbet", case)
         theirs = None if "kind" in options else measured("torch", case)
-        for key, what in (("sample", "per sample"), ("first", "to the first batch")):
+        keys = [("sample", "per sample"), ("first", "to the first batch")]
+        if ours["memory"]:
+            keys.append(("memory", "memory of a worker"))
+        for key, what in keys:
             row = {"what": f"{case}, {what}", "rabbet": ours[key]}
             if theirs:
                 row["torch"] = theirs[key]
+            if key == "memory":
+                row["unit"] = "MB"
             rows.append(row)
         print(case, ours, theirs)
     finish("loading", f"Data loading, batches of {BATCH}, {WORKERS} workers", rows)

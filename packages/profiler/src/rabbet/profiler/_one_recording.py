@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from rabbet import cuda
+
 from . import _C
 from ._chrome import write_trace
 from ._event_list import EventList
@@ -61,6 +63,9 @@ class profile:
         self.enabled = enabled
         self.use_device = "cuda" if use_cuda else use_device or None
         self._devices = use_device is not False and self.use_device != "cpu"
+        if enabled and self.use_device == "cuda" and not cuda.is_available():
+            warnings.warn("CUDA is not available, disabling CUDA profiling", stacklevel=2)
+            self.use_device = None
         if enabled and self.use_device not in (None, "cpu", "cuda"):
             warnings.warn(
                 f"profile: work on '{self.use_device}' is not recorded, only the calls on the CPU are",
