@@ -304,6 +304,32 @@ def test_a_message_to_the_own_process_gives_the_memory_itself(program, expandabl
     assert program(HERE, RABBET_CUDA_EXPANDABLE=expandable) == ""
 
 
+LOADER = """
+import pickle
+from rabbet.utils import data
+
+class Ones(data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, i): return rabbet.ones(3).to("cuda") * i
+
+if __name__ == "__main__":
+    x = rabbet.ones(3, device="cuda", requires_grad=True)
+    y = pickle.loads(pickle.dumps(x))
+    assert y.device == x.device and y.requires_grad and y.tolist() == [1, 1, 1] and y.data_ptr() != x.data_ptr()
+    try: next(iter(data.DataLoader(Ones(), 2, num_workers=1, multiprocessing_context="fork")))
+    except rabbet.DeviceError as error:
+        assert "this process was forked from one that had opened the driver" in str(error), error
+        assert "start processes by 'spawn' instead of 'fork'" in str(error) and "The index of the sample is 0." in str(error)
+    else: raise AssertionError("a forked worker used the device")
+    batches = list(data.DataLoader(Ones(), 2, num_workers=1, multiprocessing_context="spawn"))
+    assert all(b.is_cuda for b in batches) and [b[1, 0].item() for b in batches] == [1, 3]  # after their worker has ended
+"""
+
+
+def test_a_forked_worker_that_uses_a_device_is_told_why_not_and_a_spawned_one_may(program):
+    assert program(LOADER) == ""
+
+
 EVENTS = """
 def work(handle, connection):
     event = cuda.Event.from_ipc_handle("cuda", handle)

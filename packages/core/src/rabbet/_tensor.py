@@ -114,7 +114,7 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
-    """Pickle: the elements' bytes, dtype and shape; of a composite its parts; of a meta tensor its geometry."""
+    """Pickle: the elements' bytes, dtype, shape and device; of a composite its parts; of a meta tensor its geometry."""
     from .serialization import _rebuild_tensor, tensor_bytes
 
     attributes = (self.__dict__ or None) if type(self) is not Tensor else None
@@ -140,6 +140,8 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
         _requires_grad(self),
         type(self),
     )
+    if not self.is_cpu:
+        state = (*state, str(self.device))
     return _rebuild_tensor, state, attributes
 
 
