@@ -120,7 +120,11 @@ def main() -> None:
     for case, (_, options) in CASES.items():
         ours = measured("rabbet", case)
         theirs = None if "kind" in options else measured("torch", case)
-        keys = [("sample", "per sample"), ("processor", "processor time per sample"), ("first", "to the first batch")]
+        keys = [
+            ("sample", "per sample"),
+            ("processor", "processor time per sample"),
+            ("first", "to the first batch"),
+        ]
         if ours["memory"]:
             keys.append(("memory", "memory of a worker"))
         for key, what in keys:

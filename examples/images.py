@@ -79,7 +79,11 @@ def make_model(classes: int) -> nn.Module:
     """Three convolutions with stride, and an average over the rest."""
     layers: list[nn.Module] = []
     for before, after in ((3, 16), (16, 32), (32, 64)):
-        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
+        layers += [
+            nn.Conv2d(before, after, 3, stride=2, padding=1),
+            nn.BatchNorm2d(after),
+            nn.ReLU(),
+        ]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
 
 
@@ -154,7 +158,9 @@ def main() -> None:
     parser.add_argument("--kind", default="auto", choices=["auto", "processes", "threads"])
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--size", type=int, default=32, help="width and height that images are brought to")
+    parser.add_argument(
+        "--size", type=int, default=32, help="width and height that images are brought to"
+    )
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")

@@ -66,7 +66,9 @@ def test_a_folder_without_images_is_refused(tmp_path):
     (tmp_path / "cats").mkdir()
     (tmp_path / "cats" / "note.txt").write_text("no image")
     done = run("images.py", "--folder", tmp_path)
-    assert done.returncode == 1 and "expected folders with images, one for each class" in done.stderr
+    assert (
+        done.returncode == 1 and "expected folders with images, one for each class" in done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 

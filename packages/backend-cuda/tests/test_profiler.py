@@ -82,9 +82,7 @@ prof.export_chrome_trace(sys.argv[1] if len(sys.argv) > 1 else "PATH")
     work = {e["name"]: e for e in events if e.get("cat") == "kernel"}
     add, mul = work["add kernel"], work["mul kernel"]
     assert (add["tid"], mul["tid"]) == (0, 1) and add["pid"] == mul["pid"] == 0
-    tracks = {
-        (e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"
-    }
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert tracks[0, 0] == "default stream" and tracks[0, 1] == "stream 1"
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names[0] == "cuda:0"

@@ -65,7 +65,8 @@ def test_processes_start_where_there_is_no_fork(tmp_path, monkeypatch):
     assert done.stdout == "done\n", done.stderr
     monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
     with pytest.raises(
-        ValueError, match=r"valid start method in \['spawn'\], but got multiprocessing_context='fork'"
+        ValueError,
+        match=r"valid start method in \['spawn'\], but got multiprocessing_context='fork'",
     ):
         data.DataLoader(Squares(), num_workers=1, multiprocessing_context="fork")
 
@@ -79,7 +80,7 @@ class WithoutLength(data.Dataset):
 def test_a_dataset_without_a_length_needs_a_sampler(workers):
     with pytest.raises(TypeError, match=r"object of type 'WithoutLength' has no len\(\)"):
         list(data.DataLoader(WithoutLength(), 2, num_workers=workers))
-    with pytest.raises((TypeError, ValueError), match="WithoutLength|num_samples"):
+    with pytest.raises((TypeError, ValueError), match=r"WithoutLength|num_samples"):
         list(data.DataLoader(WithoutLength(), 2, shuffle=True, num_workers=workers))
     loader = data.DataLoader(WithoutLength(), 2, sampler=range(5), num_workers=workers)
     assert [b.tolist() for b in loader] == [[0, 1], [2, 3], [4]] and len(loader) == 3
@@ -103,7 +104,9 @@ def test_a_sampler_that_reports_a_wrong_length_gives_what_it_gives(kind, told, n
     loader = data.DataLoader(Squares(), 2, sampler=Miscounts(told, number), **options)
     assert len(loader) == -(-told // 2)
     for _ in range(2):
-        assert [i for b in loader for i in b[:, 0].tolist()] == [float(i * i) for i in range(number)]
+        assert [i for b in loader for i in b[:, 0].tolist()] == [
+            float(i * i) for i in range(number)
+        ]
 
 
 def test_numpy_is_known_when_the_program_imports_it_after_the_loader():

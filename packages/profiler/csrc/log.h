@@ -7,7 +7,15 @@
 
 namespace profiler {
 
-enum class Kind : uint8_t { kCallBegin, kCallEnd, kRangeBegin, kRangeEnd, kNode, kReading, kLaunch };
+enum class Kind : uint8_t {
+  kCallBegin,
+  kCallEnd,
+  kRangeBegin,
+  kRangeEnd,
+  kNode,
+  kReading,
+  kLaunch
+};
 
 enum Has : uint8_t {  // which parts follow an entry, in this order
   kHasMemory = 1,     // 2 words: bytes on the host and on devices
@@ -18,7 +26,8 @@ enum Has : uint8_t {  // which parts follow an entry, in this order
 
 struct Entry {
   uint64_t time;  // nanoseconds of the monotonic clock
-  uint64_t id;  // of ranges, nodes, launches; of a call's begin the first tensor, of its end the result
+  uint64_t
+      id;  // of ranges, nodes, launches; of a call's begin the first tensor, of its end the result
   const void* op;
   uint32_t words;  // 8 bytes each, the entry itself not counted
   Kind kind;

@@ -174,8 +174,8 @@ PYBIND11_MODULE(_C, m) {
   if (!trace || !RB_HAS(trace, thread_bytes))
     throw py::import_error(
         "rabbet.profiler: it needs a later rabbet-core, whose trace.h has observers");
-  m.def("start", start, py::arg("shapes"), py::arg("results"), py::arg("memory"),
-        py::arg("stacks"), py::arg("devices"));
+  m.def("start", start, py::arg("shapes"), py::arg("results"), py::arg("memory"), py::arg("stacks"),
+        py::arg("devices"));
   m.def("stop", stop, py::arg("backends"), "End the recording and return its spans.");
   m.def("pause", profiler::pause);
   m.def("resume", profiler::resume);

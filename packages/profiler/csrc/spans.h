@@ -33,10 +33,10 @@ struct Span {
 /// Work that was given to a device, as its backend announced it.
 struct Launch {
   int32_t name;
-  uint32_t kind;    // RB_LAUNCH_*
-  int64_t span;     // the call or range around it; -1: none
-  int32_t thread;   // of Recording.threads
-  int64_t time;     // of the launch, on the host
+  uint32_t kind;   // RB_LAUNCH_*
+  int64_t span;    // the call or range around it; -1: none
+  int32_t thread;  // of Recording.threads
+  int64_t time;    // of the launch, on the host
   int32_t backend, device;
   uint64_t stream, id;
 };

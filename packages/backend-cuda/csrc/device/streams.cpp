@@ -66,8 +66,8 @@ int32_t event_create(void*, int32_t index, uint32_t flags, void** event) {
     if (timing && interprocess)
       rb::fail(RB_E_ARG, "cuda:%d: an event that other processes open tells no times", index);
     CuEvent made = nullptr;
-    check_cuda(driver().event_create(&made, (timing ? 0 : kEventNoTiming) |
-                                                (interprocess ? kEventInterprocess : 0)),
+    check_cuda(driver().event_create(
+                   &made, (timing ? 0 : kEventNoTiming) | (interprocess ? kEventInterprocess : 0)),
                index, "cuEventCreate");
     *event = new Event{made, index, timing, false};
   });

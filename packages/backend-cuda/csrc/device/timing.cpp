@@ -144,8 +144,7 @@ class Timings {
     const auto time = [&](float ms) {
       return work.anchor->time + static_cast<uint64_t>(static_cast<double>(ms) * 1e6);
     };
-    times_.push_back(
-        {sizeof(RbWorkTime), work.device->index(), work.id, time(begin), time(end)});
+    times_.push_back({sizeof(RbWorkTime), work.device->index(), work.id, time(begin), time(end)});
   }
 
   std::mutex mutex_;

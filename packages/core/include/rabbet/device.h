@@ -21,7 +21,7 @@ extern "C" {
 
 enum { /* kinds of memory */
        RB_MEMORY_DEVICE,
-       RB_MEMORY_PINNED, /* host memory that a device reads and writes without staging */
+       RB_MEMORY_PINNED,  /* host memory that a device reads and writes without staging */
        RB_MEMORY_MANAGED, /* of a device, which the CPU can read and write, too */
        RB_MEMORY_SHARED   /* of a device, which other processes can open by ipc_export */
 };
@@ -78,9 +78,9 @@ typedef struct RbDeviceTable {
   int32_t (*segment_shrink)(void* self, RbBuffer* segment, uint64_t nbytes, void* stream);
   /* Of RB_MEMORY_SHARED; null: ipc_export takes all of RbBackend.allocator. */
   const RbAllocator* shared;
-  /* An event of the device with RB_EVENT_INTERPROCESS, for another process, which waits for it as it
-   * was recorded last; the event has to live until the other process has opened it. What event_open
-   * gives is an event of RbStreams. Both or none. */
+  /* An event of the device with RB_EVENT_INTERPROCESS, for another process, which waits for it as
+   * it was recorded last; the event has to live until the other process has opened it. What
+   * event_open gives is an event of RbStreams. Both or none. */
   int32_t (*event_export)(void* self, int32_t device, void* event, RbIpcHandle* out);
   int32_t (*event_open)(void* self, int32_t device, const RbIpcHandle* handle, void** event);
   /* Wait for the work that RB_EVENT_LAUNCH has announced since the last time, on all devices, and

@@ -321,9 +321,7 @@ def opened(place: Place, device: Any) -> Tensor:
             _fail_without_sender(device)
         raise
     owner = _Received(device, segment, fd)
-    return _C.adopt_memory(
-        segment.data_ptr(), device, _C.uint8, [place.nbytes], None, False, owner
-    )
+    return _C.adopt_memory(segment.data_ptr(), device, _C.uint8, [place.nbytes], None, False, owner)
 
 
 def _fail_without_sender(device: Any) -> None:

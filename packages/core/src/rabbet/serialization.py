@@ -71,7 +71,12 @@ _ENDINGS = {".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}
 
 
 def _rebuild_tensor(
-    data: bytes, dtype: str, shape: tuple[int, ...], requires_grad: bool, cls: type, device: str = "cpu"
+    data: bytes,
+    dtype: str,
+    shape: tuple[int, ...],
+    requires_grad: bool,
+    cls: type,
+    device: str = "cpu",
 ) -> Tensor:
     """What a pickle of a tensor calls; pickles of tensors of the CPU do not name the device."""
     made = (

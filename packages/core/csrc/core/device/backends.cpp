@@ -232,13 +232,13 @@ const RbAllocator& allocator_of(int backend, MemoryKind kind) {
   const RbDeviceTable table = device_table(backend);
   const bool pinned = kind == MemoryKind::kPinned;
   if (kind == MemoryKind::kShared && !table.shared) return *backend_entry(backend).desc.allocator;
-  const RbAllocator* allocator = pinned                          ? table.pinned
+  const RbAllocator* allocator = pinned                         ? table.pinned
                                  : kind == MemoryKind::kManaged ? table.managed
                                                                 : table.shared;
   if (!allocator || allocator->struct_size < RB_SIZE(RbAllocator, free) || !allocator->alloc ||
       !allocator->free)
     fail(RB_E_NOTIMPL, "the backend '%s' offers no %s memory", backend_name(backend),
-         pinned                          ? "pinned"
+         pinned                         ? "pinned"
          : kind == MemoryKind::kManaged ? "managed"
                                         : "shared");
   return *allocator;
