@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,41 @@ class Bound(Trivial):
         for k in range(15_000):
             total += k ^ i
         return self.full((16,), float(total % 7))
+
+
+class Jpeg:
+    """A folder of JPEG files, decoded by Pillow, cropped, flipped and normalized by the library."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        folder = os.environ["JPEG_FOLDER"]
+        self.files = [os.path.join(folder, name) for name in sorted(os.listdir(folder))] * 8
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, i: int) -> Any:
+        import numpy as np
+        from PIL import Image
+
+        with Image.open(self.files[i]) as file:
+            pixels = self.library.from_numpy(np.array(file.convert("RGB")))
+        top, left = i * 7 % 33, i * 13 % 33
+        x = pixels[top : top + 224, left : left + 224].permute(2, 0, 1).float().div(255)
+        x = x.flip(2) if i % 2 else x
+        return x.sub(0.45).div(0.225)
+
+
+def write_jpegs(folder: str) -> None:
+    """100 noisy pictures of 256 x 256."""
+    import numpy as np
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    for i in range(100):
+        small = random.integers(0, 255, (16, 16, 3), dtype=np.uint8)
+        picture = Image.fromarray(small).resize((256, 256), Image.Resampling.BICUBIC)
+        picture.save(os.path.join(folder, f"{i}.jpg"), quality=90)
 
 
 def private_bytes(pid: int) -> int:
@@ -82,6 +118,8 @@ CASES: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
     "trivial, fork": (Trivial, {"num_workers": WORKERS, "multiprocessing_context": "fork"}),
     "trivial, spawn": (Trivial, {"num_workers": WORKERS, "multiprocessing_context": "spawn"}),
     "trivial, threads": (Trivial, {"num_workers": WORKERS, "kind": "threads"}),
+    "JPEG folder, fork": (Jpeg, {"num_workers": WORKERS, "multiprocessing_context": "fork"}),
+    "JPEG folder, threads": (Jpeg, {"num_workers": WORKERS, "kind": "threads"}),
     "bound by Python, in the loop": (Bound, {}),
     "bound by Python, fork": (Bound, {"num_workers": WORKERS, "multiprocessing_context": "fork"}),
 }
@@ -107,13 +145,21 @@ def measured(library: str, case: str) -> dict[str, float] | None:
     )
     done = subprocess.run([python, __file__, library, case], capture_output=True, text=True)
     if done.returncode:
-        if "No module named 'torch'" in done.stderr:
+        if "No module named" in done.stderr:  # torch, or Pillow where it is
             return None
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["JPEG_FOLDER"] = folder
+        write_jpegs(folder)
+        measure()
+
+
+def measure() -> None:
+    """All cases, into a table."""
     from common import finish
 
     rows = []

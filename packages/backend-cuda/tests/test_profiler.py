@@ -132,5 +132,9 @@ assert sum(e.device_time_total for e in backward) > 0
 calls = [e for e in prof.events() if not e.device_type]
 assert abs(sum(k.duration for e in calls for k in e.kernels) - sum(e.self_device_time_total for e in kernels(prof))) < 1e-3
 str(prof.key_averages().table(sort_by="self_cuda_time_total"))
+from rabbet.profiler import _page
+operators = {row["name"]: row for row in _page._operators(prof.profiler.trace)}
+assert operators["aten::linear"]["device"] == rows["aten::linear"].device_time_total > 0
+assert operators["sum kernel"]["self"] == 0 and operators["sum kernel"]["device"] > 0
 """
     run(BEGIN + code, **simulator)

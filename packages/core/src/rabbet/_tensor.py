@@ -133,7 +133,7 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
     if self.is_meta:
         geometry = (tuple(self.shape), self.stride(), self.dtype.name)
         return _rebuild_meta, (*geometry, _requires_grad(self), type(self)), attributes
-    state = (
+    state: tuple[Any, ...] = (
         tensor_bytes(self.detach()),
         self.dtype.name,
         tuple(self.shape),

@@ -125,13 +125,15 @@ def _memory(trace: Trace) -> list[tuple[float, int]]:
 
 def _operators(trace: Trace) -> list[dict[str, Any]]:
     averages = trace.events().key_averages()
-    rows = sorted(averages, key=lambda e: -e.self_cpu_time_total)[:_MOST_OPERATORS]
+    times = [(max(e.self_cpu_time_total, e.self_device_time_total), e) for e in averages]
+    rows = [e for _, e in sorted(times, key=lambda pair: -pair[0])[:_MOST_OPERATORS]]
     return [
         {
             "name": e.key,
             "count": e.count,
             "self": e.self_cpu_time_total,
             "total": e.cpu_time_total,
+            "device": e.device_time_total,
             "memory": e.self_cpu_memory_usage,
             "flops": e.flops,
         }

@@ -203,7 +203,7 @@ def _prepare(method: str) -> None:
     if method == "forkserver":
         from multiprocessing import forkserver
 
-        server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+        server: Any = forkserver._forkserver
         if server._preload_modules == ["__main__"]:  # the program has not chosen
             forkserver.set_forkserver_preload(["__main__", __name__])
 
