@@ -148,7 +148,7 @@ std::string event_export(int backend, int device, void* event) {
 }
 
 void* event_open(int backend, int device, const std::string& handle) {
-  check_device(backend, device);
+  streams_of(backend, device);
   const RbDeviceTable table = interprocess_table(backend);
   RbIpcHandle given{RB_SIZE(RbIpcHandle, bytes), static_cast<uint32_t>(handle.size()), {}};
   if (handle.empty() || handle.size() > sizeof given.bytes)
