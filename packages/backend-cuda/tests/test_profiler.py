@@ -138,3 +138,31 @@ assert operators["aten::linear"]["device"] == rows["aten::linear"].device_time_t
 assert operators["sum kernel"]["self"] == 0 and operators["sum kernel"]["device"] > 0
 """
     run(BEGIN + code, **simulator)
+
+
+def test_a_perfetto_trace_has_a_track_for_each_stream(run, simulator, tmp_path):
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    code = """
+side = cuda.Stream()
+x = rabbet.ones(1000, device="cuda")
+with profile() as prof:
+    y = x + 1
+    with cuda.stream(side): z = x * 2
+    cuda.synchronize()
+prof.export_perfetto("PATH")
+""".replace("PATH", str(tmp_path / "trace"))
+    run(BEGIN + code, **simulator)
+    trace = messages.Trace.FromString((tmp_path / "trace").read_bytes())
+    tracks = {
+        p.track_descriptor.uuid: p.track_descriptor.name
+        for p in trace.packet
+        if p.track_descriptor.uuid
+    }
+    names = {n.iid: n.name for p in trace.packet for n in p.interned_data.event_names}
+    flows = [set(p.track_event.flow_ids) for p in trace.packet if p.track_event.flow_ids]
+    work = [p.track_event for p in trace.packet if p.track_event.terminating_flow_ids]
+    assert {(tracks[e.track_uuid], names[e.name_iid]) for e in work} == {
+        ("cuda:0 default stream", "add kernel"),
+        ("cuda:0 stream 1", "mul kernel"),
+    }
+    assert set().union(*flows) == {f for e in work for f in e.terminating_flow_ids}

@@ -255,9 +255,12 @@ class _Received:
     """Memory of another process that this one uses."""
 
     def __init__(self, device: Any, segment: Tensor, fd: int) -> None:
-        self._device, self._segment, self._fd = device, segment, fd
+        self._device, self._segment, self._fd, self._pid = device, segment, fd, os.getpid()
 
     def __del__(self) -> None:
+        if os.getpid() != self._pid:  # a forked child has a copy; the lease is its parent's
+            os.close(self._fd)
+            return
         del self._segment
         try:
             # Other streams than that of the receiver may use it. The segment is closed behind its work.

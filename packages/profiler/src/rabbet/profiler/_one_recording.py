@@ -14,6 +14,7 @@ from ._chrome import write_trace
 from ._event_list import EventList
 from ._events import FunctionEvent, FunctionEventAvg
 from ._page import write_page
+from ._perfetto import write_perfetto
 from ._session import Session
 from ._speedscope import write_speedscope
 from ._trace import Options, Trace
@@ -210,6 +211,10 @@ class profile:
     def export_speedscope(self, path: str, name: str = "rabbet") -> None:
         """Write the JSON of https://www.speedscope.app."""
         write_speedscope(path, self.trace, name)
+
+    def export_perfetto(self, path: str) -> None:
+        """Write Perfetto's own format, for https://ui.perfetto.dev; `.gz` at the end of the path compresses."""
+        write_perfetto(path, self.trace)
 
     def export_html(self, path: str, title: str = "Profile") -> None:
         """Write one page with flame graphs, memory over time and the top operators."""

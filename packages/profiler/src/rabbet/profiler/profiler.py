@@ -266,6 +266,14 @@ class _KinetoProfile:
         """
         self._recording("export_stacks").export_stacks(path, metric)
 
+    def export_perfetto(self, path: str) -> None:
+        """Write Perfetto's own format, for https://ui.perfetto.dev, which is smaller; `.gz` at the end of the path compresses.
+
+        Raises:
+            RuntimeError: if the recording has not ended.
+        """
+        self._recording("export_perfetto").export_perfetto(path)
+
     def export_speedscope(self, path: str, name: str = "rabbet") -> None:
         """Write the JSON of https://www.speedscope.app; `.gz` at the end of the path compresses.
 
