@@ -236,6 +236,7 @@ OPTIONAL_WHEELS = {
 
 # Modules that nothing imports at its head: who asks for them needs the wheel, and is told its name.
 NEED_MORE = {
+    "rabbet.utils.data.sources": {"pyarrow"},
     "rabbet._as_torch.functorch": {"rabbet-nn", "rabbet-vmap"},
     "rabbet_compile._module": {"rabbet-nn"},
     "rabbet.graph._module": {"rabbet-nn"},

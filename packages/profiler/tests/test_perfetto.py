@@ -74,7 +74,8 @@ def slices(data):
 def test_slices_are_the_events(prof, tmp_path, name):
     path = tmp_path / name
     prof.export_perfetto(str(path))
-    found = slices((gzip.open if name.endswith(".gz") else open)(path, "rb").read())
+    data = path.read_bytes()
+    found = slices(gzip.decompress(data) if name.endswith(".gz") else data)
     start = prof.profiler.trace.start
     events = [e for e in prof.events() if e.name != "[memory]"]
 
@@ -100,7 +101,6 @@ def test_perfetto_s_own_messages_read_it(prof, tmp_path):
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     prof.export_perfetto(str(tmp_path / "t"))
     trace = messages.Trace.FromString((tmp_path / "t").read_bytes())
-    assert not trace.UnknownFields() if hasattr(trace, "UnknownFields") else True
     tracks = {
         p.track_descriptor.uuid: p.track_descriptor
         for p in trace.packet
