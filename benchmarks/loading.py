@@ -48,6 +48,9 @@ class Jpeg:
     """A folder of JPEG files, decoded by Pillow, cropped, flipped and normalized by the library."""
 
     def __init__(self, library: Any) -> None:
+        import numpy  # noqa: F401
+        import PIL.Image  # noqa: F401
+
         self.library = library
         folder = os.environ["JPEG_FOLDER"]
         self.files = [os.path.join(folder, name) for name in sorted(os.listdir(folder))] * 8

@@ -128,7 +128,7 @@ def _write(writer: _Writer, trace: Trace) -> None:
 
 
 def _write_devices(writer: _Writer, trace: Trace, process: int, first: int) -> None:
-    tracks = {}
+    tracks: dict[tuple[str, int, int], int] = {}
     for place, number in trace.streams().items():
         backend, device, _ = place
         tracks[place] = first + len(tracks)

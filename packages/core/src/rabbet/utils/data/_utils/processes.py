@@ -17,8 +17,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import rabbet
 
@@ -37,8 +36,7 @@ _HEAD = struct.Struct(
 )  # of a message: the slot, whether the worker still uses it, what the batch took
 
 
-@dataclass
-class Work:
+class Work(NamedTuple):
     """What a worker needs to make batches."""
 
     dataset: Any
