@@ -46,7 +46,7 @@ class Work(NamedTuple):
     drop_last: bool
     base_seed: int
     init: Callable[[int], None] | None
-    count: int
+    workers: int
 
 
 def _seed(base_seed: int, number: int) -> None:
@@ -183,7 +183,7 @@ def run(
     try:
         rabbet.set_num_threads(1)
         _seed(work.base_seed, number)
-        info = WorkerInfo(number, work.count, work.base_seed + number, work.dataset)
+        info = WorkerInfo(number, work.workers, work.base_seed + number, work.dataset)
         worker._worker_info = info
         tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=_read_tasks, args=(connection, tasks), daemon=True).start()
@@ -214,7 +214,7 @@ class Processes:
         self.processes: list[Any] = []
         self._tasks: list[Any] = []
         self._results: list[Any] = []
-        self.ring = slots.Ring(work.count * prefetch + 2)
+        self.ring = slots.Ring(work.workers * prefetch + 2)
         self._end = weakref.finalize(
             self, _end, self._pid, self.processes, self._tasks, self._results, self.ring,
             MP_STATUS_CHECK_INTERVAL,
@@ -224,7 +224,7 @@ class Processes:
         is_fork = method == "fork"
         _prepare(method)
         try:
-            for number in range(work.count):
+            for number in range(work.workers):
                 self._start(work, context, number, is_fork)
         except BaseException:
             self.stop()
