@@ -231,7 +231,8 @@ def share(tensor: Tensor) -> Place:
         RuntimeError: for a tensor that another process has sent.
     """
     collect()
-    if any(_whole_known(known, tensor) for known in _received(tensor.device)):
+    storage = tensor._storage_id()
+    if any(known._storage_id() == storage for known in _received(tensor.device)):
         raise RuntimeError(
             f"Attempted to send a tensor of {tensor.device} that another process has sent; this is not currently "
             "supported. Consider cloning before sending."
@@ -252,7 +253,7 @@ def share(tensor: Tensor) -> Place:
 
 
 class _Received:
-    """Memory of another process that this one uses."""
+    """Memory of another process that this one uses: what owns the storage that shows it. The lease ends with it."""
 
     def __init__(self, device: Any, segment: Tensor, fd: int) -> None:
         self._device, self._segment, self._fd, self._pid = device, segment, fd, os.getpid()
@@ -274,12 +275,9 @@ _opened: dict[tuple[bytes, int], list[weakref.ref[Tensor]]] = {}  # tensors by s
 
 
 def _received(device: Any) -> list[Tensor]:
+    """Tensors of a device that show memory of other processes."""
     found = (reference() for known in _opened.values() for reference in known)
     return [t for t in found if t is not None and t.device == device]
-
-
-def _whole_known(known: Tensor, tensor: Tensor) -> bool:
-    return known._storage_id() == tensor._storage_id()
 
 
 def remember(place: Place, tensor: Tensor) -> None:
