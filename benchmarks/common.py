@@ -99,6 +99,14 @@ def duration(seconds: float | None) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def amount(row: dict[str, Any], key: str) -> str:
+    """A number of a row: seconds, or bytes where it says `"unit": "MB"`."""
+    value = row.get(key)
+    if value is None or row.get("unit") != "MB":
+        return duration(value)
+    return f"{value / 1e6:.3g} MB"
+
+
 def table(title: str, rows: list[dict[str, Any]]) -> str:
     """A Markdown table; `bound` is the time at the machine's limit, `limit` and `times` are targets.
 
@@ -130,7 +138,7 @@ def table(title: str, rows: list[dict[str, Any]]) -> str:
             )
         )
         lines.append(
-            f"| {row['what']} | {duration(row['rabbet'])} | {duration(row.get('torch'))} | "
+            f"| {row['what']} | {amount(row, 'rabbet')} | {amount(row, 'torch')} | "
             f"{duration(row.get('numpy'))} | {duration(row.get('bound'))} | {goal} | {met} | "
             f"{f'{ratio:.2f}' if ratio else '-'} |"
             + (f" {row.get('instructions') or '-'} |" if counted else "")

@@ -19,6 +19,8 @@ LIMITS = {
     "an event: names and times": 100e-9,
     "an event: shapes": 100e-9,
     "an event: memory": 100e-9,
+    "an event: stacks": 100e-9,
+    "an event: all of these": 100e-9,
 }
 OPTIONS = {
     "names and times": {},

@@ -455,6 +455,16 @@ def test_managed_memory():
         _C.managed_like(3, "lazy")
 
 
+def test_memory_for_other_processes_is_that_of_the_device_where_a_backend_has_no_other():
+    m = _C.shared_like(rabbet.tensor(X), "lazy:1")
+    assert m.device == rabbet.device("lazy:1") and m.shape == (3,)
+    m.copy_(rabbet.tensor(X))
+    assert m.cpu().tolist() == list(X) and "shared" in [s["kind"] for s in segments()]
+    handle, offset = _C.ipc_export(m)
+    assert _C.ipc_open(handle, offset, "lazy:1", rabbet.float32, [3], [1]).cpu().tolist() == list(X)
+    _C.synchronize("lazy:1")
+
+
 def test_memory_info_properties_and_peers():
     assert accelerator.get_memory_info("lazy") == (64 * MB, 64 * MB)
     kept = block(30 * MB)

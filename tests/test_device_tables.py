@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import rabbet
 from plugin_wheels import BACKEND, compile_library
-from rabbet import _C, accelerator
+from rabbet import _C, accelerator, profiler
 from rabbet_testing.boundary_structs import struct
 from rabbet_testing.fake_host import real_host
 
@@ -140,6 +140,12 @@ def managed():
     return _C.managed_like(rabbet.ones(2), f"{NAME}:1")
 
 
+def profiled():
+    with profiler.profile() as prof:
+        rabbet.ones(3).to(NAME)
+    return prof.profiler.trace
+
+
 # For each member: what a user calls for its sake, and the error where the backend lacks it, or what comes instead.
 MISSING = {
     "pinned": (pinned, f"the backend '{NAME}' offers no pinned memory"),
@@ -154,6 +160,10 @@ MISSING = {
     "poll_error": (lambda: accelerator.synchronize(f"{NAME}:0"), None),
     "segment_grow": (lambda: rabbet.ones(3).to(NAME).cpu().tolist(), [1, 1, 1]),
     "segment_shrink": (lambda: rabbet.ones(3).to(NAME).cpu().tolist(), [1, 1, 1]),
+    "shared": (lambda: list(_C.shared_like(rabbet.ones(3), NAME).shape), [3]),
+    "event_export": (lambda: rabbet.Event(NAME, interprocess=True), f"the backend '{NAME}' has no streams"),
+    "event_open": (lambda: _C.Event.open(rabbet.device(NAME), b"x"), f"the backend '{NAME}' has no streams"),
+    "work_times": (lambda: profiled().launches, []),
 }  # fmt: skip
 CAPTURE = ("capture_begin", "capture_end", "graph_instantiate", "graph_launch", "graph_destroy")
 

@@ -55,6 +55,23 @@ def test_processes_train_one_shared_model(start):
     assert scores["before"] < 0.3 and scores["after"] >= 0.93
 
 
+@pytest.mark.parametrize("options", [("--workers", 2), ("--workers", 0), ("--kind", "threads")])
+def test_a_cnn_learns_from_a_folder_of_images(options):
+    figures = last_line(run("images.py", "--json", "--epochs", 5, *options))
+    assert figures["accuracy"] > 0.8 and figures["loss"] < 0.6
+    assert figures["loading"] > 0 and figures["compute"] > 0 and 0 <= figures["waited"] <= 1
+
+
+def test_a_folder_without_images_is_refused(tmp_path):
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "cats" / "note.txt").write_text("no image")
+    done = run("images.py", "--folder", tmp_path)
+    assert (
+        done.returncode == 1 and "expected folders with images, one for each class" in done.stderr
+    )
+    assert "Traceback" not in done.stderr
+
+
 def test_digits_are_the_same_for_the_same_seed(tmp_path):
     outcomes = []
     for _ in range(2):

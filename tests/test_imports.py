@@ -66,7 +66,6 @@ IN_FUNCTIONS = {
     ("rabbet.func._module_state", "rabbet.nn.modules.batchnorm"): OPTIONAL,
     ("rabbet.library", "rabbet._explain"): RARE,
     ("rabbet.library", "rabbet._opcheck"): RARE,
-    ("rabbet.multiprocessing.reductions", "rabbet.nn"): OPTIONAL,
     ("rabbet.nn.attention.flex_attention", "rabbet.func"): OPTIONAL,
     ("rabbet.nn.functional.linear_loss", "rabbet.utils.checkpoint"): RARE,
     ("rabbet.nn.modules._hooks", "rabbet.nn.modules._backward"): RARE,
@@ -237,6 +236,7 @@ OPTIONAL_WHEELS = {
 
 # Modules that nothing imports at its head: who asks for them needs the wheel, and is told its name.
 NEED_MORE = {
+    "rabbet.utils.data.sources": {"pyarrow"},
     "rabbet._as_torch.functorch": {"rabbet-nn", "rabbet-vmap"},
     "rabbet_compile._module": {"rabbet-nn"},
     "rabbet.graph._module": {"rabbet-nn"},

@@ -32,6 +32,7 @@ NAME_CUDA = {
         "core/src/rabbet/backends/*",
         "nn/src/rabbet/nn/attention/__init__.py",
         "core/src/rabbet/version.py", "core/src/rabbet/compiler.py", "core/src/rabbet/__init__.py*",
+        "core/src/rabbet/multiprocessing/__init__.py", "core/src/rabbet/multiprocessing/reductions.py",
         "core/src/rabbet/_absent/*", "core/src/rabbet/_as_torch/*", "core/src/rabbet/_settings.py",
         "core/include/rabbet/settings.h", "core/src/rabbet/utils/collect_env.py",
     ),

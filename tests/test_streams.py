@@ -343,7 +343,7 @@ NOT_THERE = {
     "a device": (lambda: rabbet.Stream("lazy:2"), "Stream: there is no device lazy:2, 'lazy' has 2"),
     "no device": (lambda: rabbet.Event("lazy:9"), "Event: there is no device lazy:9"),
     "a strange device": (lambda: rabbet.Stream(1.5), "Stream: expected a device, its name or an index, got float"),
-    "events between processes": (lambda: rabbet.Event("lazy", interprocess=True), "Event: events between processes are not supported"),
+    "events between processes": (lambda: rabbet.Event("lazy", interprocess=True), "the backend 'lazy' cannot share its events with other processes"),
     "an event of another device": (lambda: rabbet.Event("lazy").record(rabbet.Stream("lazy:1")),
                                    "an event of lazy:0 cannot be recorded in a stream of lazy:1"),
     "a stream of another backend": (lambda: rabbet.Event("lazy").wait(current_stream("cpu")), "a stream of cpu cannot wait for an event of lazy"),

@@ -2,6 +2,7 @@
 // or no device, the device says so when it is asked for.
 #include "device/capture.h"
 #include "device/failure.h"
+#include "device/timing.h"
 #include "ops/families.h"
 
 namespace rbcuda {
@@ -28,6 +29,7 @@ void add_kernels(const RbHost* host, RbTxn* txn) {
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;
   explain_failure = explain;
+  find_observed_events();
   return rb::guarded([&] {
     rb::check(host->add_backend(txn, &kBackend, &backend_id));
     if (has_driver()) add_kernels(host, txn);

@@ -1,4 +1,8 @@
 // A stand-in for libcuda: streams, events, graphs.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstring>
 #include <fstream>
 #include <unordered_set>
 
@@ -12,6 +16,16 @@ std::unordered_set<void*> live_streams, live_events;
 Event* event_of(void* handle) {
   return live_events.count(handle) ? static_cast<Event*>(handle) : nullptr;
 }
+
+struct EventHandle {  // CUipcEventHandle
+  char bytes[64];
+};
+struct EventContent {
+  char mark[8];
+  int process;
+  void* event;
+};
+constexpr char kEventMark[8] = "cusim-e";
 
 }  // namespace
 
@@ -99,9 +113,10 @@ int cuLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
 
 int cuEventCreate(void** event, unsigned flags) {
   CUSIM_ENTER;
-  if (flags > 7) return kInvalid;
+  if (flags > 7 || (flags & 4 && !(flags & 2))) return kInvalid;
   auto* made = new Event;
   made->timing = !(flags & 2);
+  made->interprocess = flags & 4;
   *event = made;
   live_events.insert(made);
   return kOk;
@@ -119,6 +134,33 @@ int cuEventRecord(void* handle, void* stream_handle) {
     return capture_record(event, stream), stream.capture->invalid ? kCaptureInvalidated : kOk;
   if (int status = forbid_in_capture(stream)) return status;
   record(event, stream);
+  // Another process may wait for it, which cannot run what is in this one's streams.
+  if (event.interprocess) synchronize(event.point, event.clock);
+  return kOk;
+}
+// Events of other processes have passed when they can be opened, as their process has seen to it.
+int cuIpcGetEventHandle(EventHandle* handle, void* event_handle) {
+  CUSIM_ENTER;
+  CUSIM_EVENT(event, event_handle);
+  if (!event.interprocess) return kInvalidHandle;
+  const EventContent content = {{}, getpid(), event_handle};
+  std::memset(handle, 0, sizeof *handle);
+  std::memcpy(handle, &content, sizeof content);
+  std::memcpy(handle, kEventMark, sizeof kEventMark);
+  return kOk;
+}
+int cuIpcOpenEventHandle(void** event, EventHandle handle) {
+  CUSIM_ENTER;
+  EventContent content;
+  std::memcpy(&content, &handle, sizeof content);
+  if (std::memcmp(content.mark, kEventMark, sizeof kEventMark) != 0) return kInvalid;
+  if (content.process == getpid()) return kInvalidContext;  // not in the process that made it
+  if (kill(content.process, 0) != 0) return kInvalid;       // it has ended
+  auto* made = new Event;
+  made->timing = false;
+  made->interprocess = made->recorded = true;
+  *event = made;
+  live_events.insert(made);
   return kOk;
 }
 int cuEventSynchronize(void* handle) {

@@ -45,6 +45,7 @@ struct Stream {
 
 struct Event {
   bool timing = true;
+  bool interprocess = false;
   Point point;
   Clock clock;
   double time = 0;

@@ -86,6 +86,7 @@ kMultiGpuBoard CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD
 kMostSharedOfBlock CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 kVirtualMemory CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
 kStreamNonBlocking CU_STREAM_NON_BLOCKING  kEventNoTiming CU_EVENT_DISABLE_TIMING
+kEventInterprocess CU_EVENT_INTERPROCESS
 kPortable CU_MEMHOSTALLOC_PORTABLE  kManagedGlobal CU_MEM_ATTACH_GLOBAL
 kIpcLazyPeers CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS  kDumpVerbose CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE
 kCaptureThreadLocal CU_STREAM_CAPTURE_MODE_THREAD_LOCAL  kCaptureRelaxed CU_STREAM_CAPTURE_MODE_RELAXED
@@ -215,6 +216,7 @@ STRUCTS = {
     "libraries.h": {
         ("CuUuid", "CUuuid"): "bytes bytes",
         ("CuIpcHandle", "CUipcMemHandle"): "bytes reserved",
+        ("CuIpcHandle", "CUipcEventHandle"): "bytes reserved",
         ("CuLocation", "CUmemLocation"): "type type  id id",
         (
             "CuMemoryProperties",

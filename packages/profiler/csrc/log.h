@@ -7,18 +7,27 @@
 
 namespace profiler {
 
-enum class Kind : uint8_t { kCallBegin, kCallEnd, kRangeBegin, kRangeEnd, kNode, kReading };
+enum class Kind : uint8_t {
+  kCallBegin,
+  kCallEnd,
+  kRangeBegin,
+  kRangeEnd,
+  kNode,
+  kReading,
+  kLaunch
+};
 
 enum Has : uint8_t {  // which parts follow an entry, in this order
   kHasMemory = 1,     // 2 words: bytes on the host and on devices
   kHasStack = 2,      // 1 word: the number of a Python stack
   kHasText = 4,       // 1 word for the length, and the characters
-  kHasShapes = 8      // the rest: see signature.h
+  kHasShapes = 8      // the rest: see signature.h; of a launch see kLaunchWords
 };
 
 struct Entry {
   uint64_t time;  // nanoseconds of the monotonic clock
-  uint64_t id;    // of ranges and nodes; of a call's begin the first tensor, of its end the result
+  uint64_t
+      id;  // of ranges, nodes, launches; of a call's begin the first tensor, of its end the result
   const void* op;
   uint32_t words;  // 8 bytes each, the entry itself not counted
   Kind kind;
@@ -28,6 +37,7 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 32);
 constexpr size_t kEntryWords = sizeof(Entry) / 8;
+constexpr size_t kLaunchWords = 3;  // backend, device, stream
 
 class Log {
  public:

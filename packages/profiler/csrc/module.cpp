@@ -4,9 +4,12 @@
 
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "log.h"
 #include "nvtx.h"
+#include "rabbet/device.h"
 #include "rabbet/python.h"
 #include "rabbet/python.hpp"
 #include "recorder.h"
@@ -77,20 +80,60 @@ py::list read_signature(const std::vector<uint64_t>& words) {
   return out;
 }
 
-void start(bool shapes, bool results, bool memory, bool stacks) {
+// When devices did what they were given, by backend and launch.
+using WorkTimes = std::map<std::pair<int32_t, uint64_t>, std::pair<uint64_t, uint64_t>>;
+struct Collected {
+  WorkTimes times;
+  int32_t backend;
+};
+
+int32_t add_time(void* ctx, const RbWorkTime* t) {
+  auto* to = static_cast<Collected*>(ctx);
+  to->times[{to->backend, t->id}] = {t->begin, t->end};
+  return RB_OK;
+}
+
+// Of all backends, given by name in the order of their ids. One that fails leaves its work out.
+WorkTimes work_times(const std::vector<std::string>& backends) {
+  Collected found;
+  for (size_t i = 0; i < backends.size(); ++i) {
+    const auto* table = static_cast<const RbDeviceTable*>(
+        core->host->get_ext((backends[i] + "." RB_DEVICE_EXT).c_str(), RB_DEVICE_VERSION));
+    if (!table || !RB_HAS(table, work_times) || !table->work_times) continue;
+    found.backend = static_cast<int32_t>(i);
+    if (table->work_times(table->self, &found, add_time) != RB_OK) core->host->err_clear();
+  }
+  return found.times;
+}
+
+py::list list_launches(const profiler::Recording& found, const WorkTimes& times) {
+  py::list launches;
+  for (const profiler::Launch& l : found.launches) {
+    const auto at = times.find({l.backend, l.id});
+    if (at == times.end()) continue;
+    launches.append(py::make_tuple(l.name, l.kind, l.span, l.thread, l.time, l.backend, l.device,
+                                   l.stream, at->second.first, at->second.second));
+  }
+  return launches;
+}
+
+void start(bool shapes, bool results, bool memory, bool stacks, bool devices) {
   profiler::drop_logs();
   profiler::drop_stacks();
   profiler::start(trace, (shapes ? profiler::kShapes : 0u) | (results ? profiler::kResults : 0u) |
-                             (memory ? profiler::kMemory : 0u) | (stacks ? profiler::kStacks : 0u));
+                             (memory ? profiler::kMemory : 0u) | (stacks ? profiler::kStacks : 0u) |
+                             (devices ? profiler::kDevices : 0u));
 }
 
-py::dict stop() {
+py::dict stop(const std::vector<std::string>& backends) {
   const int64_t end = now();
   bool complete = true;
   const uint64_t session = profiler::stop(&complete);
   profiler::Recording found;
+  WorkTimes times;
   {
     const rb::WithoutGil unlocked;
+    times = work_times(backends);
     found = profiler::collect(session, end, name_of);
     profiler::drop_logs();
   }
@@ -118,6 +161,7 @@ py::dict stop() {
   out["stacks"] = stacks;
   out["memory"] = memory;
   out["threads"] = py::cast(found.threads);
+  out["launches"] = list_launches(found, times);
   return out;
 }
 
@@ -130,9 +174,9 @@ PYBIND11_MODULE(_C, m) {
   if (!trace || !RB_HAS(trace, thread_bytes))
     throw py::import_error(
         "rabbet.profiler: it needs a later rabbet-core, whose trace.h has observers");
-  m.def("start", start, py::arg("shapes"), py::arg("results"), py::arg("memory"),
-        py::arg("stacks"));
-  m.def("stop", stop, "End the recording and return its spans.");
+  m.def("start", start, py::arg("shapes"), py::arg("results"), py::arg("memory"), py::arg("stacks"),
+        py::arg("devices"));
+  m.def("stop", stop, py::arg("backends"), "End the recording and return its spans.");
   m.def("pause", profiler::pause);
   m.def("resume", profiler::resume);
   m.def("is_recording", profiler::is_recording);

@@ -65,6 +65,12 @@ class Writer {
     write_signature(values, n, at_);
     at_ += length;
   }
+  void add_place(const RbObserved& event) {
+    entry_->has |= kHasShapes;
+    *at_++ = static_cast<uint64_t>(event.backend);
+    *at_++ = static_cast<uint64_t>(event.device);
+    *at_++ = reinterpret_cast<uintptr_t>(event.data);
+  }
   void set_id(const void* id) { entry_->id = reinterpret_cast<uintptr_t>(id); }
   void publish(uint64_t time) {
     entry_->time = time;
@@ -122,6 +128,14 @@ void write_range(Log& log, const RbObserved& event, uint32_t parts, bool begins)
   entry.publish(begins ? now() : ended);
 }
 
+void write_launch(Log& log, const RbObserved& event) {
+  const size_t length = std::strlen(event.text);
+  Writer entry(log, Kind::kLaunch, event, 1 + (length + 7) / 8 + kLaunchWords);
+  entry.add_text(event.text, length);
+  entry.add_place(event);
+  entry.publish(now());
+}
+
 // Bytes that the thread has freed since its last event.
 void read_memory() {
   Writer entry(own_log(session.load()), Kind::kReading, RbObserved{}, kFixedParts);
@@ -142,6 +156,8 @@ void write(const RbObserved* event) {
       return write_range(log, *event, parts, event->kind == RB_EVENT_RANGE_BEGIN);
     case RB_EVENT_NODE:
       return Writer(log, Kind::kNode, *event, 0).publish(0);
+    case RB_EVENT_LAUNCH:
+      return write_launch(log, *event);
     default:
       return;
   }
@@ -173,7 +189,7 @@ void start(const RbTrace* trace, uint32_t parts) {
 
 void resume() {
   recording.store(true);
-  table->observe(kKinds, observe, &session);
+  table->observe(kKinds | (wanted.load() & kDevices ? +RB_EVENT_LAUNCH : 0u), observe, &session);
 }
 
 void pause() {

@@ -10,7 +10,8 @@ enum Part : uint32_t {  // what entries hold besides times
   kShapes = 1,          // of arguments
   kMemory = 2,
   kStacks = 4,
-  kResults = 8  // shapes of results
+  kResults = 8,  // shapes of results
+  kDevices = 16  // work that is given to devices
 };
 
 /// Begin a recording; `parts` is a mask of Part.

@@ -48,6 +48,7 @@ class Builder {
   void add(const Entry& e, const uint64_t* words) {
     if (e.kind == Kind::kNode) return note_node(e.id);
     const Parts parts(e, words);
+    if (e.kind == Kind::kLaunch) return note_launch(e, parts);
     if (e.has & kHasMemory) note_memory(e, parts.memory);
     if (e.kind == Kind::kCallBegin || e.kind == Kind::kRangeBegin) begin(e, parts);
     if (e.kind == Kind::kCallEnd || e.kind == Kind::kRangeEnd) end(e, parts);
@@ -111,6 +112,13 @@ class Builder {
       out_.spans[at->span].node = id;
       return;
     }
+  }
+
+  void note_launch(const Entry& e, const Parts& parts) {
+    const int64_t span = open_.empty() ? -1 : static_cast<int64_t>(open_.back().span);
+    out_.launches.push_back({name(parts.text, false), e.flags, span, thread_,
+                             static_cast<int64_t>(e.time), static_cast<int32_t>(parts.shapes[0]),
+                             static_cast<int32_t>(parts.shapes[1]), parts.shapes[2], e.id});
   }
 
   void note_memory(const Entry& e, const Reading& now) {

@@ -30,6 +30,17 @@ struct Span {
   int64_t host_bytes, device_bytes;  // made less freed inside
 };
 
+/// Work that was given to a device, as its backend announced it.
+struct Launch {
+  int32_t name;
+  uint32_t kind;   // RB_LAUNCH_*
+  int64_t span;    // the call or range around it; -1: none
+  int32_t thread;  // of Recording.threads
+  int64_t time;    // of the launch, on the host
+  int32_t backend, device;
+  uint64_t stream, id;
+};
+
 struct MemoryPoint {
   int64_t time, host_bytes, device_bytes;  // since the recording began, of all threads
 };
@@ -41,6 +52,7 @@ struct Recording {
   std::vector<std::vector<uint64_t>> signatures;
   std::vector<int64_t> threads;  // the system's numbers
   std::vector<MemoryPoint> memory;
+  std::vector<Launch> launches;
 };
 
 /// The spans in the logs of a recording; spans that are still open end at `end`.

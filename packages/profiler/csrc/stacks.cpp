@@ -1,7 +1,10 @@
 #include "stacks.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <unordered_map>
 
+#include "frames.h"
 #include "rabbet/python.hpp"
 
 namespace profiler {
@@ -38,35 +41,54 @@ uint64_t number_of(uint64_t outer, PyObject* code, int instruction) {
   return at->second;
 }
 
-uint64_t walk() {
-  struct Seen {
-    PyCodeObject* code;
-    int instruction;
-  };
-  std::vector<Seen> seen;  // innermost first
-  seen.reserve(64);
-  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
-  while (frame) {
-    seen.push_back({PyFrame_GetCode(frame), PyFrame_GetLasti(frame)});
-    PyFrameObject* const back = PyFrame_GetBack(frame);
-    Py_DECREF(frame);
-    frame = back;
+// The stack that a thread recorded last. The frames around its present one are mostly the same, and
+// need not be looked up again.
+struct Last {
+  std::vector<ProfilerFrame> frames;  // innermost first
+  std::vector<uint64_t> numbers;      // of the stack from each of them outwards
+  uint64_t recording = 0;
+};
+uint64_t recording = 1;
+
+uint64_t walk(PyThreadState* thread) {
+  static thread_local Last last;
+  static thread_local std::vector<ProfilerFrame> now(64);
+  size_t count = profiler_frames(thread, now.data(), static_cast<int>(now.size()));
+  if (count > now.size()) {
+    now.resize(2 * count);
+    count = profiler_frames(thread, now.data(), static_cast<int>(now.size()));
   }
-  uint64_t stack = 0;
-  for (auto at = seen.rbegin(); at != seen.rend(); ++at) {
-    stack = number_of(stack, reinterpret_cast<PyObject*>(at->code), at->instruction);
-    Py_DECREF(at->code);
+  size_t known = last.recording == recording ? std::min(count, last.frames.size()) : 0;
+  size_t same = 0;  // counted from the outermost on
+  while (same < known) {
+    const ProfilerFrame &a = now[count - 1 - same], &b = last.frames[last.frames.size() - 1 - same];
+    if (a.code != b.code || a.instruction != b.instruction) break;
+    ++same;
   }
-  return stack;
+  if (same == count && count == last.frames.size()) return count ? last.numbers.front() : 0;
+  std::vector<uint64_t> numbers(count);
+  for (size_t i = 0; i < same; ++i)
+    numbers[count - 1 - i] = last.numbers[last.numbers.size() - 1 - i];
+  for (size_t i = same; i < count; ++i) {
+    const size_t at = count - 1 - i;
+    const uint64_t outer = i ? numbers[at + 1] : 0;
+    numbers[at] = number_of(outer, reinterpret_cast<PyObject*>(now[at].code), now[at].instruction);
+  }
+  last.frames.assign(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(count));
+  last.numbers.swap(numbers);
+  last.recording = recording;
+  return count ? last.numbers.front() : 0;
 }
 
 }  // namespace
 
 uint64_t current_stack() {
-  if (!rb::interpreter_alive() || !PyGILState_GetThisThreadState()) return 0;
-  if (PyGILState_Check()) return walk();
+  if (!rb::interpreter_alive()) return 0;
+  PyThreadState* const thread = PyGILState_GetThisThreadState();
+  if (!thread) return 0;
+  if (PyGILState_Check()) return walk(thread);
   const rb::WithGil gil;
-  return walk();
+  return walk(PyThreadState_Get());
 }
 
 int line_of(const Frame& frame) {
@@ -79,6 +101,7 @@ void drop_stacks() {
   std::vector<Frame> old;
   old.swap(frames);
   numbers().clear();
+  ++recording;
   for (const Frame& f : old) Py_DECREF(f.code);
 }
 

@@ -228,3 +228,59 @@ def test_nothing_observes_calls_without_a_profiler():
     with profile():
         assert _C.is_recording()
     assert not _C.is_recording() and rabbet._C.range_begin("unseen") == 0
+
+
+def test_stacks_follow_the_program_through_calls_loops_generators_and_threads():
+    """Each differs from the one before in another way: deeper, less deep, another line, another frame at the same depth."""
+    import threading
+
+    x = rabbet.ones(2)
+
+    def deep(n):
+        return deep(n - 1) if n else x.exp()
+
+    def other(n):
+        return x.exp() if n < 0 else deep(n)
+
+    def generated():
+        yield x.exp()
+        yield x.exp()
+
+    def on_a_thread():
+        deep(2)
+
+    with profile(with_stack=True) as prof:
+        deep(100)
+        deep(3)
+        deep(3)
+        other(3)
+        other(-1)
+        [list(generated()) for _ in range(2)]
+        thread = threading.Thread(target=on_a_thread)
+        thread.start()
+        thread.join()
+        deep(1)
+    stacks = [event.stack for event in by_name(prof, "aten::exp")]
+    names = [[frame.rpartition(": ")[2] for frame in stack] for stack in stacks]
+    main = "test_stacks_follow_the_program_through_calls_loops_generators_and_threads"
+    assert [n.index(main) if main in n else None for n in names] == [
+        101,
+        4,
+        4,
+        5,
+        1,
+        2,
+        2,
+        2,
+        2,
+        None,
+        2,
+    ]
+    assert names[1][:5] == names[2][:5] == ["deep"] * 4 + [main] and names[3][4] == "other"
+    lines = [
+        int(stack[n.index(main)].rpartition("(")[2].split(")")[0])
+        for stack, n in zip(stacks[:5], names, strict=False)
+    ]
+    assert lines == [lines[0] + i for i in range(5)]
+    assert names[9][:4] == ["deep"] * 3 + ["on_a_thread"]
+    assert names[5][0] == "generated" and stacks[5][0] != stacks[6][0] and stacks[5] == stacks[7]

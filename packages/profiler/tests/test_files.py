@@ -170,13 +170,14 @@ def test_a_page_needs_no_network_and_holds_its_data(prof, tmp_path):
     text, data = page_of(prof, tmp_path)
     assert not re.search(r"https?://|src=|@import|url\(", text)
     assert "A &lt;title&gt;" in text and text.count("</script>") == 2
-    assert data["graphs"].keys() == {"modules", "calls", "source lines"}
+    assert data["graphs"].keys() == {"modules", "calls", "source lines", "memory"}
     for root in data["graphs"].values():
         todo = [root]
         while todo:
             node = todo.pop()
             assert sum(c["t"] for c in node["c"]) <= node["t"]
             todo += node["c"]
+    assert data["graphs"].pop("memory")["unit"] == "bytes"
     assert len({root["t"] for root in data["graphs"].values()}) == 1
     assert {"aten::linear", "AddmmBackward0"} <= {row["name"] for row in data["operators"]}
     assert data["memory"] and all(0 <= at <= data["seconds"] for at, _ in data["memory"])
@@ -196,6 +197,28 @@ def test_a_page_shows_backward_in_the_module_of_the_forward_call(prof, tmp_path)
     assert any(p[:4] == ("all", "Sequential", "2 (Linear)", "backward") for p in found)
     lines = {p[-1] for p in paths(data["graphs"]["source lines"])}
     assert any("test_files.py" in line for line in lines)
+
+
+def test_a_page_shows_which_lines_made_the_memory_that_is_kept(tmp_path):
+    with profile(profile_memory=True, with_stack=True) as prof:
+        kept = rabbet.ones(1000) * 2
+        _ = [rabbet.ones(500) for _ in range(3)]
+    _, data = page_of(prof, tmp_path)
+    root = data["graphs"]["memory"]
+    assert root["t"] >= kept.nbytes + 3 * 2000
+
+    def bytes_at(node, line):
+        inner = sum(bytes_at(child, line) for child in node["c"])
+        return node["t"] if line in node["n"] else inner
+
+    here = test_a_page_shows_which_lines_made_the_memory_that_is_kept.__code__
+    first, second = (f"({here.co_firstlineno + i}): {here.co_name}" for i in (2, 3))
+    # The product's memory is made in its line; ones(1000) is made there, too, and freed after the call.
+    assert kept.nbytes <= bytes_at(root, first) <= 2 * kept.nbytes
+    assert bytes_at(root, second) in (6000, 3 * 2048)
+    with profile(with_stack=True) as without:
+        _ = rabbet.ones(3)
+    assert "memory" not in page_of(without, tmp_path)[1]["graphs"]
 
 
 def test_memory_over_time_as_a_file(prof, tmp_path):

@@ -159,6 +159,9 @@ BROKEN = {
     "handles that nobody closes": (
         [("//TOP", TABLES), ("//INIT", "*(void**)&offers.ipc_export = any(); *(void**)&offers.ipc_open = any(); if (publish(host, sizeof offers, 0)) return 10;")],
         "init", "publish 'odd.device': of ipc_export, ipc_open and ipc_close some are null"),
+    "events that no process can open": (
+        [("//TOP", TABLES), ("//INIT", "*(void**)&offers.event_export = any(); if (publish(host, sizeof offers, 0)) return 10;")],
+        "init", "publish 'odd.device': of event_export and event_open one is null"),
     "a capture that is too short": (
         [("//TOP", TABLES), ("//INIT", "if (publish(host, 0, RB_SIZE(RbCapture, graph_launch))) return 10;")], "init",
         r"publish 'odd.capture': the struct_size of RbCapture is 48, expected 56"),

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/timing.h"
+
 namespace rbcuda {
 namespace {
 
@@ -115,6 +117,7 @@ int32_t launch(void*, int32_t index, void* executable, void* stream) {
     Device& here = device(index);
     here.enter();
     auto& e = *static_cast<Executable*>(executable);
+    const Timed timed(here, as_stream(stream), "a captured graph", RB_LAUNCH_GRAPH);
     here.in_flight.add(as_stream(stream), "a captured graph");
     check_cuda(need(driver().graph_launch, "cuGraphLaunch")(e.handle, as_stream(stream)), index,
                "cuGraphLaunch");

@@ -6,6 +6,7 @@
 #include "device/dtypes.h"
 #include "device/host_memory.h"
 #include "device/segments.h"
+#include "device/timing.h"
 
 namespace rbcuda {
 namespace {
@@ -57,6 +58,7 @@ void between(Device& from, const void* source, Device& to, void* target, size_t 
   to.enter();
   enable_peers(to, from);
   Mark(from, here).hold_back(to, there);
+  const Timed timed(to, there, "copy between devices", RB_LAUNCH_COPY);
   check_cuda(need(driver().copy_peer, "cuMemcpyPeerAsync")(
                  address(target), to.context(), address(source), from.context(), nbytes, there),
              to.index(), "cuMemcpyPeerAsync");
@@ -66,8 +68,11 @@ void between(Device& from, const void* source, Device& to, void* target, size_t 
 void to_host(Device& from, const void* source, void* target, size_t nbytes, CuStream stream,
              bool nonblocking) {
   from.enter();
-  check_cuda(driver().copy_out(target, address(source), nbytes, stream), from.index(),
-             "cuMemcpyDtoHAsync");
+  {
+    const Timed timed(from, stream, kCopyToHost, RB_LAUNCH_COPY);
+    check_cuda(driver().copy_out(target, address(source), nbytes, stream), from.index(),
+               "cuMemcpyDtoHAsync");
+  }
   if (nonblocking && is_pinned(target, nbytes)) return;
   from.synchronize(stream);
 }
@@ -76,8 +81,11 @@ void to_host(Device& from, const void* source, void* target, size_t nbytes, CuSt
 void from_host(Device& to, const void* source, void* target, size_t nbytes, CuStream stream,
                bool nonblocking) {
   to.enter();
-  check_cuda(driver().copy_in(address(target), source, nbytes, stream), to.index(),
-             "cuMemcpyHtoDAsync");
+  {
+    const Timed timed(to, stream, kCopyFromHost, RB_LAUNCH_COPY);
+    check_cuda(driver().copy_in(address(target), source, nbytes, stream), to.index(),
+               "cuMemcpyHtoDAsync");
+  }
   if (nonblocking && is_pinned(source, nbytes)) return;
   to.synchronize(stream);
 }

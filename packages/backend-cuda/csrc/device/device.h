@@ -98,8 +98,12 @@ class RelaxedCapture {
 };
 
 extern const RbDevices kDevices;
-extern const RbAllocator kAllocator;      // segments.cpp
-extern const RbStreams kStreams;          // streams.cpp
+extern const RbAllocator kAllocator;  // segments.cpp
+extern const RbAllocator kShared;     // segments.cpp: memory that other processes can open
+extern const RbStreams kStreams;      // streams.cpp
+/// Members of RbDeviceTable, in streams.cpp.
+int32_t event_export(void*, int32_t index, void* event, RbIpcHandle* out);
+int32_t event_open(void*, int32_t index, const RbIpcHandle* given, void** event);
 extern const RbDeviceTable kDeviceTable;  // table.cpp
 
 }  // namespace rbcuda

@@ -141,17 +141,29 @@ void* allocate_expandable(Device& device, uint64_t nbytes) {
   return reinterpret_cast<void*>(begin);
 }
 
+void* allocate_plain(Device& device, uint64_t nbytes) {
+  CuPointer data = 0;
+  const CuResult status = driver().allocate(&data, nbytes);
+  if (status == kOutOfMemory) fail_oom(device, nbytes);
+  check_cuda(status, device.index(), "cuMemAlloc");
+  return reinterpret_cast<void*>(data);
+}
+
 int32_t allocate(void*, int32_t index, uint64_t nbytes, void*, RbBuffer* out) {
   return rb::guarded([&] {
     Device& here = device(index);
     here.enter();
     const RelaxedCapture relaxed;
-    if ((out->data = allocate_expandable(here, nbytes))) return;
-    CuPointer data = 0;
-    const CuResult status = driver().allocate(&data, nbytes);
-    if (status == kOutOfMemory) fail_oom(here, nbytes);
-    check_cuda(status, index, "cuMemAlloc");
-    out->data = reinterpret_cast<void*>(data);
+    out->data = allocate_expandable(here, nbytes);
+    if (!out->data) out->data = allocate_plain(here, nbytes);
+  });
+}
+int32_t allocate_shared(void*, int32_t index, uint64_t nbytes, void*, RbBuffer* out) {
+  return rb::guarded([&] {
+    Device& here = device(index);
+    here.enter();
+    const RelaxedCapture relaxed;
+    out->data = allocate_plain(here, nbytes);
   });
 }
 
@@ -227,5 +239,6 @@ bool is_expandable(const void* segment) { return expandable_at(address(segment))
 
 const RbAllocator kAllocator = {RB_SIZE(RbAllocator, free), exact() ? +RB_ALLOC_EXACT : 0u, nullptr,
                                 allocate, release};
+const RbAllocator kShared = {RB_SIZE(RbAllocator, free), 0, nullptr, allocate_shared, release};
 
 }  // namespace rbcuda

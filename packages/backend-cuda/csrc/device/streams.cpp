@@ -1,5 +1,6 @@
 // Streams and events, as core asks for them. They are the driver's own.
 #include <algorithm>
+#include <cstring>
 
 #include "device/device.h"
 #include "device/report.h"
@@ -61,8 +62,13 @@ int32_t event_create(void*, int32_t index, uint32_t flags, void** event) {
   return rb::guarded([&] {
     device(index).enter();
     const bool timing = (flags & RB_EVENT_TIMING) != 0;
+    const bool interprocess = (flags & RB_EVENT_INTERPROCESS) != 0;
+    if (timing && interprocess)
+      rb::fail(RB_E_ARG, "cuda:%d: an event that other processes open tells no times", index);
     CuEvent made = nullptr;
-    check_cuda(driver().event_create(&made, timing ? 0 : kEventNoTiming), index, "cuEventCreate");
+    check_cuda(driver().event_create(
+                   &made, (timing ? 0 : kEventNoTiming) | (interprocess ? kEventInterprocess : 0)),
+               index, "cuEventCreate");
     *event = new Event{made, index, timing, false};
   });
 }
@@ -121,6 +127,31 @@ int32_t event_elapsed(void*, int32_t index, void* start, void* end, double* mill
 }
 
 }  // namespace
+
+int32_t event_export(void*, int32_t index, void* event, RbIpcHandle* out) {
+  return rb::guarded([&] {
+    device(index).enter();
+    CuIpcHandle handle = {};
+    check_cuda(need(driver().event_export, "cuIpcGetEventHandle")(
+                   &handle, event_at(event, "event_export").handle),
+               index, "cuIpcGetEventHandle");
+    std::memcpy(out->bytes, handle.bytes, sizeof handle.bytes);
+    out->nbytes = sizeof handle.bytes;
+  });
+}
+int32_t event_open(void*, int32_t index, const RbIpcHandle* given, void** event) {
+  return rb::guarded([&] {
+    CuIpcHandle handle = {};
+    if (given->nbytes != sizeof handle.bytes)
+      rb::fail(RB_E_ARG, "cuda:%d: this is no handle of an event of a CUDA device", index);
+    std::memcpy(handle.bytes, given->bytes, sizeof handle.bytes);
+    device(index).enter();
+    CuEvent made = nullptr;
+    check_cuda(need(driver().event_open, "cuIpcOpenEventHandle")(&made, handle), index,
+               "cuIpcOpenEventHandle");
+    *event = new Event{made, index, false, true};
+  });
+}
 
 const RbStreams kStreams = {RB_SIZE(RbStreams, event_elapsed),
                             0,

@@ -4,6 +4,7 @@
 
 #include "device/host_memory.h"
 #include "device/segments.h"
+#include "device/timing.h"
 #include "driver/cudnn.h"
 
 namespace rbcuda {
@@ -176,7 +177,7 @@ int32_t poll_error(void*, int32_t index) {
 
 }  // namespace
 
-const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, segment_shrink),
+const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, work_times),
                                     0,
                                     nullptr,
                                     &kPinned,
@@ -190,6 +191,10 @@ const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, segment_shrink),
                                     host_call,
                                     poll_error,
                                     segment_grow,
-                                    segment_shrink};
+                                    segment_shrink,
+                                    &kShared,
+                                    event_export,
+                                    event_open,
+                                    work_times};
 
 }  // namespace rbcuda

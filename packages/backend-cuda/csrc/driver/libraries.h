@@ -64,7 +64,7 @@ enum CuAttribute {
   kVirtualMemory = 102,
 };
 constexpr unsigned kStreamNonBlocking = 1;  // no order with the null stream
-constexpr unsigned kEventNoTiming = 2;
+constexpr unsigned kEventNoTiming = 2, kEventInterprocess = 4;
 constexpr unsigned kPortable = 1;       // cuMemHostAlloc: pinned for all contexts
 constexpr unsigned kManagedGlobal = 1;  // cuMemAllocManaged: of any stream
 constexpr unsigned kIpcLazyPeers = 1;   // cuIpcOpenMemHandle
@@ -145,6 +145,8 @@ struct CuAccess {
   X(ipc_export, "cuIpcGetMemHandle", (CuIpcHandle*, CuPointer))                                    \
   X(ipc_open, "cuIpcOpenMemHandle_v2", (CuPointer*, CuIpcHandle, unsigned))                        \
   X(ipc_close, "cuIpcCloseMemHandle", (CuPointer))                                                 \
+  X(event_export, "cuIpcGetEventHandle", (CuIpcHandle*, CuEvent))                                  \
+  X(event_open, "cuIpcOpenEventHandle", (CuEvent*, CuIpcHandle))                                   \
   X(host_call, "cuLaunchHostFunc", (CuStream, void (*)(void*), void*))                             \
   X(priorities, "cuCtxGetStreamPriorityRange", (int*, int*))                                       \
   X(stream_create_priority, "cuStreamCreateWithPriority", (CuStream*, unsigned, int))              \

@@ -6,6 +6,7 @@
 
 #include "device/dtypes.h"
 #include "device/failure.h"
+#include "device/timing.h"
 #include "launch/layout.h"
 
 namespace rbcuda {
@@ -75,6 +76,7 @@ void launch(Device& device, const Kernel& kernel, Grid grid, void** arguments);
 /// With a function that was found before, on `stream` of the entered device.
 inline void enqueue(Device& device, CuStream stream, const char* op, CuFunction function, Grid grid,
                     void** arguments) {
+  const Timed timed(device, stream, op);
   launched(device, stream, op,
            driver().launch(function, grid.x, grid.y, grid.z, grid.threads, 1, 1, 0, stream,
                            arguments, nullptr));

@@ -9,6 +9,7 @@
 
 #include "device/capture.h"
 #include "device/failure.h"
+#include "device/timing.h"
 #include "launch/disk_cache.h"
 #include "launch/sha256.h"
 #include "launch/temporary.h"
@@ -96,6 +97,7 @@ class Execution {
                               .set(kDnnPackWorkspace, kDnnAsPointer, &room)
                               .finish();
     if (before_) before_();
+    const Timed timed(here(), stream_, problem_.op);
     if (const int status = cudnn()->execute(handle_, plan.plan.get(), pack.get())) {
       plan_failed(kLibrary, problem_.op, here(), stream_,
                   std::string("cudnnBackendExecute failed: ") + cudnn()->error_string(status) +

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "device/timing.h"
 #include "driver/cublaslt.h"
 #include "launch/temporary.h"
 #include "ops/families.h"
@@ -403,6 +404,7 @@ class Calls {
     const void* const b = shifted(p_.b.data, offset[2], q_.second);
     const void* const added = q_.adds ? shifted(p_.added.data, offset[3], q_.results) : c;
     const CuStream stream = device.current_stream();
+    const Timed timed(device, stream, p_.op);
     const int status =
         cublaslt()->multiply(handle, plan.description.get(), alpha_.bytes, b, plan.b.get(), a,
                              plan.a.get(), beta_.bytes, added, plan.added.get(), c, plan.c.get(),

@@ -182,9 +182,12 @@ void randperm_kernel(const rb::Args& a) {
     const std::vector<int64_t> made = permuted(stream, n);
     device.enter();
     const CuStream here = device.current_stream();
-    check_cuda(
-        driver().copy_in(address(order.data()), made.data(), made.size() * sizeof(int64_t), here),
-        device.index(), "cuMemcpyHtoDAsync");
+    {
+      const Timed timed(device, here, kCopyFromHost, RB_LAUNCH_COPY);
+      check_cuda(
+          driver().copy_in(address(order.data()), made.data(), made.size() * sizeof(int64_t), here),
+          device.index(), "cuMemcpyHtoDAsync");
+    }
     device.synchronize(here);
   }
   copy("randperm", out, order.tensor());

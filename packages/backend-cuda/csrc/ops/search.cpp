@@ -22,8 +22,11 @@ int64_t read_count(Device& device, const void* count) {
   int64_t value = 0;
   device.enter();
   const CuStream stream = device.current_stream();
-  check_cuda(driver().copy_out(&value, address(count), sizeof value, stream), device.index(),
-             "cuMemcpyDtoHAsync");
+  {
+    const Timed timed(device, stream, kCopyToHost, RB_LAUNCH_COPY);
+    check_cuda(driver().copy_out(&value, address(count), sizeof value, stream), device.index(),
+               "cuMemcpyDtoHAsync");
+  }
   device.synchronize(stream);
   return value;
 }

@@ -21,7 +21,7 @@ namespace rabbet::python {
 
 namespace {
 
-const std::string kKindNames[] = {"device", "pinned", "managed"};
+const std::string kKindNames[] = {"device", "pinned", "managed", "shared"};
 
 void add_property(py::dict& to, const char* name, const RbValue* value) {
   if (!name || !value || (value->tag == RB_STR && !value->v.s))
@@ -139,6 +139,9 @@ py::object pinned_like(const py::object& tensor, const py::object& device) {
 }
 py::object managed_like(const py::object& tensor, const py::object& device) {
   return like_in(MemoryKind::kManaged, tensor, device);
+}
+py::object shared_like(const py::object& tensor, const py::object& device) {
+  return like_in(MemoryKind::kShared, tensor, device);
 }
 
 py::tuple export_tensor(const py::object& tensor) {
@@ -278,6 +281,8 @@ void bind_memory(py::module_& m) {
     return is_in_memory(tensor_argument(tensor), MemoryKind::kPinned);
   });
   m.def("managed_like", managed_like, "Managed memory of a device, of a tensor's shape.");
+  m.def("shared_like", shared_like,
+        "Memory of a device that other processes can open, of a tensor's shape.");
   m.def("adopt_memory", adopt_memory,
         "A tensor of memory at an address, which `owner` keeps alive.");
   m.def("ipc_export", export_tensor, "A handle for another process, and an offset.");

@@ -22,8 +22,11 @@ Handle handle(void* stream) { return reinterpret_cast<Handle>(stream); }
 /// An event of the backend's, which lives as long as this.
 class Event {
  public:
-  Event(const py::object& device, bool timing)
-      : at_(device_argument(device.ptr())), event_(event_create(at_.backend, at_.index, timing)) {}
+  Event(const py::object& device, bool timing, bool interprocess)
+      : at_(device_argument(device.ptr())),
+        event_(event_create(at_.backend, at_.index, timing, interprocess)) {}
+  Event(const py::object& device, const std::string& handle)
+      : at_(device_argument(device.ptr())), event_(event_open(at_.backend, at_.index, handle)) {}
   ~Event() { event_destroy(at_.backend, at_.index, event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -38,6 +41,7 @@ class Event {
     event_synchronize(at_.backend, at_.index, event_);
   }
   bool query() const { return event_query(at_.backend, at_.index, event_); }
+  py::bytes handle() const { return event_export(at_.backend, at_.index, event_); }
   double elapsed(const Event& end) const {
     return event_elapsed(at_.backend, at_.index, event_, end.event_);
   }
@@ -94,7 +98,15 @@ void bind_streams(py::module_& m) {
   m.def("stream_query", query_stream);
   m.def("record_stream", record_on_stream);
   py::class_<Event>(m, "Event")
-      .def(py::init<py::object, bool>())
+      .def(py::init<py::object, bool, bool>(), py::arg("device"), py::arg("timing"),
+           py::arg("interprocess") = false)
+      .def_static(
+          "open",
+          [](const py::object& device, const py::bytes& handle) {
+            return std::make_unique<Event>(device, std::string(handle));
+          },
+          "An event of another process, by its handle.")
+      .def("handle", &Event::handle, "What another process opens the event by.")
       .def("record", &Event::record)
       .def("wait", &Event::wait)
       .def("synchronize", &Event::synchronize)

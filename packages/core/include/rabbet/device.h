@@ -21,11 +21,22 @@ extern "C" {
 
 enum { /* kinds of memory */
        RB_MEMORY_DEVICE,
-       RB_MEMORY_PINNED, /* host memory that a device reads and writes without staging */
-       RB_MEMORY_MANAGED /* of a device, which the CPU can read and write, too */
+       RB_MEMORY_PINNED,  /* host memory that a device reads and writes without staging */
+       RB_MEMORY_MANAGED, /* of a device, which the CPU can read and write, too */
+       RB_MEMORY_SHARED   /* of a device, which other processes can open by ipc_export */
 };
+/* A flag of RbStreams.event_create, where the table has event_export and event_open. */
+enum { RB_EVENT_INTERPROCESS = 2 };
 
-/* What another process of the same machine opens a segment by. */
+/* When a device did what RB_EVENT_LAUNCH of rabbet/trace.h announced. */
+typedef struct RbWorkTime {
+  uint32_t struct_size;
+  int32_t device;
+  uint64_t id;         /* of the RB_EVENT_LAUNCH */
+  uint64_t begin, end; /* nanoseconds of the clock of RbEvent.time; rates may differ a little */
+} RbWorkTime;
+
+/* What another process of the same machine opens a segment or an event by. */
 typedef struct RbIpcHandle {
   uint32_t struct_size, nbytes; /* nbytes: of `bytes` that are used */
   unsigned char bytes[256];
@@ -65,6 +76,17 @@ typedef struct RbDeviceTable {
   /* Give the end back, when the work that `stream` has been given is done. The first `nbytes` stay,
    * perhaps more; segment->nbytes becomes what is left. */
   int32_t (*segment_shrink)(void* self, RbBuffer* segment, uint64_t nbytes, void* stream);
+  /* Of RB_MEMORY_SHARED; null: ipc_export takes all of RbBackend.allocator. */
+  const RbAllocator* shared;
+  /* An event of the device with RB_EVENT_INTERPROCESS, for another process, which waits for it as
+   * it was recorded last; the event has to live until the other process has opened it. What
+   * event_open gives is an event of RbStreams. Both or none. */
+  int32_t (*event_export)(void* self, int32_t device, void* event, RbIpcHandle* out);
+  int32_t (*event_open)(void* self, int32_t device, const RbIpcHandle* handle, void** event);
+  /* Wait for the work that RB_EVENT_LAUNCH has announced since the last time, on all devices, and
+   * call `add` for each piece, in no particular order; it returns RB_OK, or the code to return. A
+   * device that has failed is left out. */
+  int32_t (*work_times)(void* self, void* ctx, int32_t (*add)(void* ctx, const RbWorkTime*));
 } RbDeviceTable;
 
 /* Got by host->get_ext(RB_MEMORY_EXT, RB_MEMORY_VERSION). */

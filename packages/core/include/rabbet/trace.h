@@ -27,8 +27,13 @@ enum {                        /* RbEvent.kind; masks of events_open */
        /* Only observers see these, which are emitted: */
        RB_EVENT_RANGE_BEGIN = 16, /* a named part of the program: text, id, flags (RB_RANGE_*) */
        RB_EVENT_RANGE_END = 32,   /* the end of the range with the same id */
-       RB_EVENT_NODE = 64         /* the running call was recorded for backward: id */
+       RB_EVENT_NODE = 64,        /* the running call was recorded for backward: id */
+       /* A backend is about to give a device work: text, id (unique for the backend), backend,
+        * device, data (the stream), flags (RB_LAUNCH_*). Where the kind is observed the backend
+        * also notes when the device does it: RbDeviceTable.work_times. */
+       RB_EVENT_LAUNCH = 128
 };
+enum { RB_LAUNCH_KERNEL = 0, RB_LAUNCH_COPY = 1, RB_LAUNCH_GRAPH = 2 };
 enum {                         /* RbObserved.flags of a range */
        RB_RANGE_USER = 0,      /* named by the program; ids are unique in the process */
        RB_RANGE_FRAMEWORK = 1, /* named by a part of Rabbet: an optimizer's step, a loader's wait */
@@ -151,7 +156,8 @@ typedef struct RbTrace {
    * it. The function must make no calls, and must be callable for the rest of the process: a thread
    * may be about to call it when `observe` returns. A process can have 8 observers in its life. */
   int32_t (*observe)(uint32_t kinds, RbObserveFn fn, void* self);
-  /* Tell observers of a range or a node. An emitter checks first whether its kind is observed: */
+  /* Tell observers of a range, a node or a launch. An emitter checks first whether its kind is
+   * observed: */
   int32_t (*emit)(const RbObserved*);
   const uint32_t* observed; /* the kinds that are observed; read it atomically */
   /* Bytes of the tensors that this thread has made less those that it has freed: on backends with

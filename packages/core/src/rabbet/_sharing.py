@@ -114,7 +114,7 @@ def share_memory_(self: Tensor) -> Tensor:
     """Move the tensor to memory that processes share: those that are forked, or get it in a message, see the same elements.
 
     Views that other tensors have of its former memory stay there until they are moved themselves: they join it if nothing
-    was written to the former memory in between. Off the CPU nothing moves.
+    was written to the former memory in between. Off the CPU nothing moves: memory of CUDA devices is shared as it is sent.
     """
     size = self._storage_nbytes()
     if is_shared(self) or not self.is_cpu or not size:

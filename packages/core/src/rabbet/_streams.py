@@ -140,14 +140,15 @@ class Event:
         device: of a backend with streams, or an index of the current accelerator; None: its current device.
         enable_timing: it notes when it was passed, for `elapsed_time`.
         blocking: taken for PyTorch's sake: how `synchronize` waits is the backend's choice.
-        interprocess: not supported.
+        interprocess: other processes can wait for it by `ipc_handle()`; without enable_timing.
 
     Raises:
         DeviceError: if there is no such device.
-        NotImplementedError: if the backend has no events, or they do not tell times; for `interprocess`.
+        NotImplementedError: if the backend has no events, they do not tell times, or no other process can open them.
+        ValueError: for `interprocess` with `enable_timing`.
     """
 
-    __slots__ = ("__weakref__", "_event", "_recorded", "_timing", "device")
+    __slots__ = ("__weakref__", "_event", "_interprocess", "_recorded", "_timing", "device")
 
     def __init__(
         self,
@@ -157,11 +158,41 @@ class Event:
         blocking: bool = False,
         interprocess: bool = False,
     ) -> None:
-        if interprocess:
-            raise NotImplementedError("Event: events between processes are not supported")
+        if interprocess and enable_timing:
+            raise ValueError(
+                "Event: an event with interprocess=True tells no times, expected enable_timing=False"
+            )
         self.device = chosen_device("Event", device)
-        self._event = _C.Event(self.device, enable_timing)
-        self._timing, self._recorded = enable_timing, False
+        self._event = _C.Event(self.device, enable_timing, interprocess)
+        self._timing, self._recorded, self._interprocess = enable_timing, False, interprocess
+
+    @classmethod
+    def from_ipc_handle(cls, device: Device, handle: bytes) -> Self:
+        """The event of another process of the machine, by the handle that `ipc_handle()` gave there.
+
+        Raises:
+            ValueError: for a handle that is none.
+            DeviceError: if that process has ended, or is this one.
+        """
+        if not isinstance(handle, bytes):
+            raise TypeError(
+                f"Event.from_ipc_handle: handle must be bytes, not {type(handle).__name__}"
+            )
+        event = cls.__new__(cls)
+        event.device = chosen_device("Event.from_ipc_handle", device)
+        event._event = _C.Event.open(event.device, handle)
+        event._timing, event._recorded, event._interprocess = False, True, True
+        return event
+
+    def ipc_handle(self) -> bytes:
+        """What another process opens the event by with `from_ipc_handle`. The event has to live until it has done so.
+
+        Raises:
+            StateError: for an event without `interprocess=True`.
+        """
+        if not self._interprocess:
+            raise _C.StateError("Event.ipc_handle: the event was made without interprocess=True")
+        return self._event.handle()
 
     def record(self, stream: Stream | None = None) -> None:
         """Put it behind the work in `stream` (None: the thread's one of its device); it may have been elsewhere."""

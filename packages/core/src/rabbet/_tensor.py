@@ -114,7 +114,7 @@ def deepcopy_(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
-    """Pickle: the elements' bytes, dtype and shape; of a composite its parts; of a meta tensor its geometry."""
+    """Pickle: the elements' bytes, dtype, shape and device; of a composite its parts; of a meta tensor its geometry."""
     from .serialization import _rebuild_tensor, tensor_bytes
 
     attributes = (self.__dict__ or None) if type(self) is not Tensor else None
@@ -133,13 +133,15 @@ def reduce_(self: Tensor, protocol: int) -> tuple[Any, ...]:
     if self.is_meta:
         geometry = (tuple(self.shape), self.stride(), self.dtype.name)
         return _rebuild_meta, (*geometry, _requires_grad(self), type(self)), attributes
-    state = (
+    state: tuple[Any, ...] = (
         tensor_bytes(self.detach()),
         self.dtype.name,
         tuple(self.shape),
         _requires_grad(self),
         type(self),
     )
+    if not self.is_cpu:
+        state = (*state, str(self.device))
     return _rebuild_tensor, state, attributes
 
 

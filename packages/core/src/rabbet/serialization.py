@@ -71,14 +71,21 @@ _ENDINGS = {".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}
 
 
 def _rebuild_tensor(
-    data: bytes, dtype: str, shape: tuple[int, ...], requires_grad: bool, cls: type
+    data: bytes,
+    dtype: str,
+    shape: tuple[int, ...],
+    requires_grad: bool,
+    cls: type,
+    device: str = "cpu",
 ) -> Tensor:
-    """What a pickle of a tensor calls."""
+    """What a pickle of a tensor calls; pickles of tensors of the CPU do not name the device."""
     made = (
         _C.from_buffer(bytearray(data), getattr(_C, dtype), list(shape))
         if data
         else _C.op("empty")(shape, dtype=getattr(_C, dtype))
     )
+    if device != "cpu":
+        made = made.to(device)
     if cls is not Tensor:
         return Tensor._make_subclass(cls, made, requires_grad)
     if requires_grad:

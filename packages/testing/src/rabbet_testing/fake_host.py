@@ -329,7 +329,7 @@ class FakeHost:
             what = f"publish '{backend}.device'"
             table = self._read("RbDeviceTable", address, what)
             if table is not None:
-                for member in ("pinned", "managed"):
+                for member in ("pinned", "managed", "shared"):
                     if getattr(table, member):
                         self._judge_allocator(getattr(table, member), f"{what}: `{member}`")
                 given = [bool(getattr(table, f"ipc_{m}")) for m in ("export", "open", "close")]
@@ -337,6 +337,8 @@ class FakeHost:
                     self.findings.append(
                         f"{what}: of ipc_export, ipc_open and ipc_close some are null"
                     )
+                if bool(table.event_export) != bool(table.event_open):
+                    self.findings.append(f"{what}: of event_export and event_open one is null")
                 if bool(table.segment_grow) != bool(table.segment_shrink):
                     self.findings.append(f"{what}: of segment_grow and segment_shrink one is null")
         if address := self._published.get(f"{backend}.capture"):

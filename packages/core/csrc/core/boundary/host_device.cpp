@@ -15,7 +15,7 @@ namespace rabbet {
 namespace {
 
 MemoryKind kind_of(const char* function, int32_t kind) {
-  if (kind < RB_MEMORY_DEVICE || kind > RB_MEMORY_MANAGED)
+  if (kind < RB_MEMORY_DEVICE || kind > RB_MEMORY_SHARED)
     fail(RB_E_ARG, "%s: %d is no kind of memory", function, kind);
   return static_cast<MemoryKind>(kind);
 }

@@ -98,10 +98,13 @@ int32_t table_emit(const RbObserved* event) {
     need(event, "emit: the event");
     if (event->struct_size < RB_SIZE(RbObserved, id))
       fail(RB_E_ARG, "emit: %u bytes cannot hold an event", event->struct_size);
-    constexpr uint32_t kEmitted = RB_EVENT_RANGE_BEGIN | RB_EVENT_RANGE_END | RB_EVENT_NODE;
+    constexpr uint32_t kEmitted =
+        RB_EVENT_RANGE_BEGIN | RB_EVENT_RANGE_END | RB_EVENT_NODE | RB_EVENT_LAUNCH;
     if (!(event->kind & kEmitted) || (event->kind & (event->kind - 1)))
-      fail(RB_E_ARG, "emit: expected an event of a range or a node, got kind %u", event->kind);
+      fail(RB_E_ARG, "emit: expected an event of a range, a node or a launch, got kind %u",
+           event->kind);
     if (event->kind == RB_EVENT_RANGE_BEGIN) need(event->text, "emit: the name of a range");
+    if (event->kind == RB_EVENT_LAUNCH) need(event->text, "emit: the name of a launch");
     notify(*event);
   });
 }

@@ -231,11 +231,16 @@ const RbAllocator& allocator_of(int backend, MemoryKind kind) {
   if (kind == MemoryKind::kDevice) return *backend_entry(backend).desc.allocator;
   const RbDeviceTable table = device_table(backend);
   const bool pinned = kind == MemoryKind::kPinned;
-  const RbAllocator* allocator = pinned ? table.pinned : table.managed;
+  if (kind == MemoryKind::kShared && !table.shared) return *backend_entry(backend).desc.allocator;
+  const RbAllocator* allocator = pinned                         ? table.pinned
+                                 : kind == MemoryKind::kManaged ? table.managed
+                                                                : table.shared;
   if (!allocator || allocator->struct_size < RB_SIZE(RbAllocator, free) || !allocator->alloc ||
       !allocator->free)
     fail(RB_E_NOTIMPL, "the backend '%s' offers no %s memory", backend_name(backend),
-         pinned ? "pinned" : "managed");
+         pinned                         ? "pinned"
+         : kind == MemoryKind::kManaged ? "managed"
+                                        : "shared");
   return *allocator;
 }
 

@@ -14,7 +14,7 @@
 
 namespace rabbet {
 
-enum class MemoryKind : int32_t { kDevice, kPinned, kManaged };  // RB_MEMORY_*
+enum class MemoryKind : int32_t { kDevice, kPinned, kManaged, kShared };  // RB_MEMORY_*
 
 /// A quantity and its peak, and the sums of all its rises and of all its falls.
 class MemoryStat {

@@ -1,5 +1,6 @@
 #include "device/streams.h"
 
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -41,6 +42,14 @@ const RbStreams& streams_of(int backend, int device) {
     fail(RB_E_NOTIMPL, "the backend '%s' has no streams besides the default one, and no events",
          backend_name(backend));
   return *streams;
+}
+
+RbDeviceTable interprocess_table(int backend) {
+  const RbDeviceTable table = device_table(backend);
+  if (!table.event_export || !table.event_open)
+    fail(RB_E_NOTIMPL, "the backend '%s' cannot share its events with other processes",
+         backend_name(backend));
+  return table;
 }
 
 }  // namespace
@@ -114,14 +123,44 @@ void stream_wait(int backend, int device, void* stream, void* other) {
   event_wait(backend, device, stream, mark.event);
 }
 
-void* event_create(int backend, int device, bool timing) {
+void* event_create(int backend, int device, bool timing, bool interprocess) {
   const RbStreams& streams = streams_of(backend, device);
   if (timing && !streams.event_elapsed)
     fail(RB_E_NOTIMPL, "the events of the backend '%s' do not tell times", backend_name(backend));
+  if (interprocess) interprocess_table(backend);
+  const uint32_t flags =
+      (timing ? +RB_EVENT_TIMING : 0u) | (interprocess ? +RB_EVENT_INTERPROCESS : 0u);
   void* event = nullptr;
-  check_backend_code(backend, "event_create", [&] {
-    return streams.event_create(streams.self, device, timing ? +RB_EVENT_TIMING : 0, &event);
-  });
+  check_backend_code(backend, "event_create",
+                     [&] { return streams.event_create(streams.self, device, flags, &event); });
+  return event;
+}
+
+std::string event_export(int backend, int device, void* event) {
+  const RbDeviceTable table = interprocess_table(backend);
+  RbIpcHandle handle{RB_SIZE(RbIpcHandle, bytes), 0, {}};
+  check_backend_code(backend, "event_export",
+                     [&] { return table.event_export(table.self, device, event, &handle); });
+  if (!handle.nbytes || handle.nbytes > sizeof handle.bytes)
+    fail(RB_E_PLUGIN, "event_export of the backend '%s': a handle has 1 to %zu bytes, got %u",
+         backend_name(backend), sizeof handle.bytes, handle.nbytes);
+  return {reinterpret_cast<const char*>(handle.bytes), handle.nbytes};
+}
+
+void* event_open(int backend, int device, const std::string& handle) {
+  streams_of(backend, device);
+  const RbDeviceTable table = interprocess_table(backend);
+  RbIpcHandle given{RB_SIZE(RbIpcHandle, bytes), static_cast<uint32_t>(handle.size()), {}};
+  if (handle.empty() || handle.size() > sizeof given.bytes)
+    fail(RB_E_ARG, "a handle of an event has 1 to %zu bytes, got %zu", sizeof given.bytes,
+         handle.size());
+  std::memcpy(given.bytes, handle.data(), handle.size());
+  void* event = nullptr;
+  check_backend_code(backend, "event_open",
+                     [&] { return table.event_open(table.self, device, &given, &event); });
+  if (!event)
+    fail(RB_E_PLUGIN, "event_open of the backend '%s' returned RB_OK without an event",
+         backend_name(backend));
   return event;
 }
 

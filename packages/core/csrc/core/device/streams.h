@@ -2,6 +2,7 @@
 // device's default stream is null; which of the others is a thread's is kept in its state.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "thread/thread_state.h"
 
@@ -23,7 +24,10 @@ bool stream_query(int backend, int device, void* stream);
 /// What comes to `stream` later waits for what has come to `other`.
 void stream_wait(int backend, int device, void* stream, void* other);
 
-void* event_create(int backend, int device, bool timing);
+void* event_create(int backend, int device, bool timing, bool interprocess = false);
+/// What another process opens an event by that was made for it.
+std::string event_export(int backend, int device, void* event);
+void* event_open(int backend, int device, const std::string& handle);
 void event_destroy(int backend, int device, void* event);
 void event_record(int backend, int device, void* stream, void* event);
 void event_wait(int backend, int device, void* stream, void* event);

@@ -75,7 +75,8 @@ IpcPlace ipc_export(const Tensor* t) {
     fail(RB_E_NOTIMPL, "the memory of '%s' is not shared with other processes by handles",
          backend_name(t->backend));
   const Block* block = block_of(t);
-  if (!block || heap_of_block(block).kind != MemoryKind::kDevice)
+  const MemoryKind kind = block ? heap_of_block(block).kind : MemoryKind::kManaged;
+  if (kind != MemoryKind::kDevice && kind != MemoryKind::kShared)
     fail(RB_E_ARG, "only device memory of core's allocator can be shared with other processes");
   const RbDeviceTable table = ipc_table(t->backend);
   const RbBuffer segment = heap_of_block(block).segment_of(block);

@@ -166,7 +166,8 @@ void close_events(RbEvents& reader) {
 
 // A pair of fn and self keeps its place when it ends: a thread may be about to call it.
 void observe(uint32_t kinds, RbObserveFn fn, void* self) {
-  constexpr uint32_t kAll = kInRing | RB_EVENT_RANGE_BEGIN | RB_EVENT_RANGE_END | RB_EVENT_NODE;
+  constexpr uint32_t kAll =
+      kInRing | RB_EVENT_RANGE_BEGIN | RB_EVENT_RANGE_END | RB_EVENT_NODE | RB_EVENT_LAUNCH;
   if (kinds & ~kAll) {
     fail(RB_E_ARG, "observe: expected a mask of RB_EVENT_* (at most %u), got %u", kAll, kinds);
   }

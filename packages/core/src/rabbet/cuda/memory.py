@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from .. import _C, _graphs, accelerator
+from .. import _C, _device_sharing, _graphs, accelerator
 from . import _devices
 
 __all__ = [
@@ -263,11 +263,13 @@ def list_gpu_processes(device: Any = None) -> str:
 def empty_cache() -> None:
     """Give cached memory back to the device; without a device there is none."""
     if any(b["name"] == "cuda" and b["devices"] for b in _C.backends()):
+        _device_sharing.collect()
         _C.empty_cache()
 
 
 def ipc_collect() -> None:
-    """Free memory that other processes gave back: it is freed at once."""
+    """Free the memory of sent tensors that other processes have dropped, which otherwise happens as the next is sent."""
+    _device_sharing.collect()
 
 
 _fractions: dict[int, float] = {}

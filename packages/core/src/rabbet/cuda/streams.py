@@ -79,11 +79,11 @@ class Event(_streams.Event):
     Args:
         enable_timing: `elapsed_time` can be asked.
         blocking: taken for PyTorch's sake: who waits sleeps as the driver chooses.
-        interprocess: not supported.
+        interprocess: other processes can wait for it by `ipc_handle()`; without enable_timing.
         external: taken for PyTorch's sake.
 
     Raises:
-        NotImplementedError: for `interprocess=True`.
+        ValueError: for `interprocess` with `enable_timing`.
     """
 
     def __init__(
@@ -106,18 +106,12 @@ class Event(_streams.Event):
         elsewhere = isinstance(stream, _streams.Stream) and stream.device != self.device
         if elsewhere and not self._recorded and stream.device.type == self.device.type:
             self.device = stream.device
-            self._event = _C.Event(self.device, self._timing)
+            self._event = _C.Event(self.device, self._timing, self._interprocess)
         super().record(stream)
 
     def wait(self, stream: _streams.Stream | None = None) -> None:
         """Let what comes to `stream` (None: the current one) later wait for it; nothing happens if it was never recorded."""
         super().wait(current_stream() if stream is None else stream)
-
-    def ipc_handle(self) -> bytes:
-        """Refused: events between processes are not supported."""
-        raise _C.NotImplementedForError(
-            "Event.ipc_handle: events between processes are not supported"
-        )
 
     def __repr__(self) -> str:
         return f"<rabbet.cuda.Event device={self.device} enable_timing={self._timing}>"

@@ -2,7 +2,8 @@
 
 A tensor in a message (a queue, a pipe, the arguments of a process) is moved to shared memory, and the receiver sees the
 same elements. The memory has no name: the system frees it with the last process that uses it, however that ends. The
-sender has to live until the receiver has the message.
+sender has to live until the receiver has the message. Memory of CUDA devices is shared by handles of the driver: its sender
+keeps it, and has to live, until the receiver has dropped the tensor.
 """
 
 import multiprocessing as _python

@@ -3,15 +3,16 @@
 import multiprocessing
 import multiprocessing.resource_sharer  # before a fork: the thread that sends a message must not import it
 import os
+import sys
 from collections.abc import Callable
 from multiprocessing import reduction
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from .. import _C, _sharing, composite, storage
+from .. import _C, _device_sharing, _sharing, composite, storage
 
 __all__ = [
-    "ForkingPickler", "init_reductions", "rebuild_parameter", "rebuild_storage_empty", "rebuild_storage_fd",
+    "ForkingPickler", "init_reductions", "rebuild_cuda_tensor", "rebuild_parameter", "rebuild_storage_empty", "rebuild_storage_fd",
     "rebuild_tensor", "rebuild_typed_storage", "reduce_parameter", "reduce_storage", "reduce_tensor",
     "reduce_typed_storage",
 ]  # fmt: skip
@@ -29,21 +30,25 @@ def _check_leaf(tensor: Any) -> None:
 
 
 def _has_shareable_memory(tensor: Any) -> bool:
-    """Whether all that the tensor is lies in one block of the CPU's memory."""
-    return tensor.is_cpu and composite.state(tensor) is None
+    """Whether all that the tensor is lies in one block of memory that processes can share."""
+    kind = tensor.device.type
+    return composite.state(tensor) is None and (kind == "cpu" or _device_sharing.can_share(kind))
 
 
 def reduce_tensor(tensor: Any) -> Any:
     """Move a tensor to shared memory; the message holds its descriptor and the geometry.
 
+    The memory of CUDA devices is shared where it is, as far as the driver can, and lasts until the receiver has dropped it.
     Composites travel as their parts, tensors of other devices by value.
 
     Raises:
-        RuntimeError: for a tensor that requires grad and is no leaf.
+        RuntimeError: for a tensor that requires grad and is no leaf; for one on a device that another process has sent.
     """
     _check_leaf(tensor)
     if not _has_shareable_memory(tensor):
         return tensor.__reduce_ex__(4)
+    if not tensor.is_cpu:
+        return _reduce_device_tensor(tensor)
     _sharing.share_memory_(tensor)
     geometry = (
         tensor.storage_offset(),
@@ -66,12 +71,65 @@ def rebuild_tensor(cls: type, elements: storage.TypedStorage, metadata: tuple[An
     return made
 
 
+def _reduce_device_tensor(tensor: Any) -> Reduced:
+    if not tensor.untyped_storage().nbytes():
+        place = None
+    else:
+        place = _device_sharing.share(tensor)
+    device = tensor.device.index or 0
+    return rebuild_cuda_tensor, (
+        type(tensor), tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(),
+        tensor.device.type, tensor.dtype, device, place, 0 if place is None else place.nbytes,
+        0 if place is None else place.offset, tensor.requires_grad,
+    )  # fmt: skip
+
+
+def rebuild_cuda_tensor(
+    tensor_cls: type,
+    tensor_size: tuple[int, ...],
+    tensor_stride: tuple[int, ...],
+    tensor_offset: int,
+    storage_cls: Any,
+    dtype: Any,
+    storage_device: int,
+    storage_handle: Any,
+    storage_size_bytes: int,
+    storage_offset_bytes: int,
+    requires_grad: bool,
+    *_: Any,
+) -> Any:
+    """The tensor on a device that reduce_tensor() described.
+
+    Its first arguments stand where PyTorch's do, so that programs can exchange `storage_device`. `storage_cls` is the
+    device's type, `storage_handle` says where the memory is, None for no memory.
+
+    Raises:
+        RuntimeError: if the process that sent the tensor has ended.
+    """
+    device = _C.device(storage_cls, storage_device)
+    if storage_handle is None:
+        made = _C.tensor([], dtype, device).as_strided(list(tensor_size), list(tensor_stride), 0)
+    else:
+        memory = _device_sharing.opened(storage_handle, device)
+        made = memory.view(dtype).as_strided(list(tensor_size), list(tensor_stride), tensor_offset)
+    if tensor_cls is not _C.Tensor:
+        made = _C.Tensor._make_subclass(tensor_cls, made, requires_grad)
+    elif requires_grad:
+        made.requires_grad_()
+    if storage_handle is not None:
+        _device_sharing.remember(storage_handle, made)
+    return made
+
+
 def reduce_parameter(parameter: Any) -> Any:
     """As reduce_tensor(), of a parameter or buffer with its attributes."""
     _check_leaf(parameter)
     if not _has_shareable_memory(parameter):
         return parameter.__reduce_ex__(4)
-    _sharing.share_memory_(parameter)
+    if parameter.is_cpu:
+        _sharing.share_memory_(parameter)
+    elif parameter.untyped_storage().nbytes():
+        _device_sharing.make_shareable(parameter)
     attributes = dict(parameter.__dict__)
     return rebuild_parameter, (
         type(parameter), parameter.detach(), parameter.requires_grad, attributes
@@ -171,9 +229,12 @@ def init_reductions() -> None:
     ForkingPickler.register(_C.Tensor, reduce_tensor)
     ForkingPickler.register(storage.UntypedStorage, reduce_storage)
     ForkingPickler.register(storage.TypedStorage, reduce_typed_storage)
-    try:
-        from rabbet.nn import Buffer, Parameter
-    except ImportError:
-        return  # without the wheel there are none
-    ForkingPickler.register(Parameter, reduce_parameter)
-    ForkingPickler.register(Buffer, reduce_parameter)
+    parameters = sys.modules.get("rabbet.nn.parameter")
+    if parameters is not None and hasattr(parameters, "Buffer"):
+        register_parameters(parameters.Parameter, parameters.Buffer)
+
+
+def register_parameters(*kinds: type) -> None:
+    """Let the pickles of messages share parameters and buffers; rabbet.nn calls it if it is imported later."""
+    for kind in kinds:
+        ForkingPickler.register(kind, reduce_parameter)

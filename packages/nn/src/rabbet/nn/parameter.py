@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import rabbet
@@ -97,6 +98,11 @@ class Buffer(_OwnedTensor):
         buffer = Tensor._make_subclass(cls, values, False)
         buffer.persistent = persistent
         return buffer
+
+
+_reductions = sys.modules.get("rabbet.multiprocessing.reductions")
+if _reductions is not None:  # else it registers them itself when it is imported
+    _reductions.register_parameters(Parameter, Buffer)
 
 
 _ALLOWED_WITHOUT_VALUES = {

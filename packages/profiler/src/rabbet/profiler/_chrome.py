@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from ._span import Kind, Span
+from ._span import Kind, LaunchKind, Span
 from ._values import concrete, sizes_of, type_of
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def write_events(path: str, events: Iterable[Any]) -> None:
         (
             {
                 "ph": "X",
-                "cat": "user_annotation" if e.is_user_annotation else "cpu_op",
+                "cat": _category_of_event(e),
                 "name": e.name,
-                "pid": pid,
+                "pid": e.device_index if e.device_type else pid,
                 "tid": e.device_resource_id,
                 "ts": e.time_range.start,
                 "dur": e.time_range.elapsed_us(),
@@ -64,6 +64,12 @@ def write_events(path: str, events: Iterable[Any]) -> None:
             for e in events
         ),
     )
+
+
+def _category_of_event(event: Any) -> str:
+    if event.device_type:
+        return "kernel"
+    return "user_annotation" if event.is_user_annotation else "cpu_op"
 
 
 def _write(path: str, head: dict[str, Any], events: Iterator[dict[str, Any]]) -> None:
@@ -83,7 +89,36 @@ def _events_of(trace: Trace) -> Iterator[dict[str, Any]]:
     flops = trace.flops() if trace.options.flops else [0] * len(trace.spans)
     for i, span in enumerate(trace.spans):
         yield from _events_of_span(trace, i, span, flops[i], pid)
+    yield from _events_of_devices(trace, pid)
     yield from _memory(trace, pid)
+
+
+def _events_of_devices(trace: Trace, pid: int) -> Iterator[dict[str, Any]]:
+    """A process for each device with a track for each stream, and arrows from the launches."""
+    streams = trace.streams()
+    devices = {place: n for n, place in enumerate(sorted({(b, d) for b, d, _ in streams}))}
+    at = trace.start / 1000
+    for (backend, device), n in devices.items():
+        name = {"name": f"{backend}:{device}"}
+        yield {"ph": "M", "name": "process_name", "pid": n, "tid": 0, "ts": at, "args": name}
+        yield {"ph": "M", "name": "process_sort_index", "pid": n, "tid": 0, "ts": at, "args": {"sort_index": pid + 1 + n}}  # fmt: skip
+    for (backend, device, _), number in streams.items():
+        place = {"pid": devices[backend, device], "tid": number, "ts": at}
+        name = {"name": f"stream {number}" if number else "default stream"}
+        yield {"ph": "M", "name": "thread_name", **place, "args": name}
+        yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": number}}
+    for i, launch in enumerate(trace.launches, 1):
+        stream = streams[launch.backend, launch.device, launch.stream]
+        device = devices[launch.backend, launch.device]
+        category = "gpu_memcpy" if launch.kind is LaunchKind.COPY else "kernel"
+        begin = launch.begin / 1000
+        args = {"device": launch.device, "stream": stream, "correlation": i, "External id": launch.span + 1}  # fmt: skip
+        yield {"ph": "X", "cat": category, "name": trace.work(launch), "pid": device, "tid": stream,
+               "ts": begin, "dur": (launch.end - launch.begin) / 1000, "args": args}  # fmt: skip
+        flow = {"id": i, "cat": "ac2g", "name": "ac2g"}
+        thread = trace.threads[launch.thread]
+        yield {"ph": "s", **flow, "pid": pid, "tid": thread, "ts": launch.time / 1000}
+        yield {"ph": "f", "bp": "e", **flow, "pid": device, "tid": stream, "ts": begin}
 
 
 def _category(trace: Trace, span: Span) -> str:

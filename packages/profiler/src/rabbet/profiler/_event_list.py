@@ -169,5 +169,5 @@ class EventList(list[Any]):
         return total
 
     def tops(self) -> list[FunctionEvent]:
-        """Events that are inside of no other."""
-        return [event for event in self if event.cpu_parent is None]
+        """Events on the CPU that are inside of no other."""
+        return [e for e in self if e.cpu_parent is None and not e.device_type]

@@ -195,12 +195,14 @@ class FunctionEvent(FormattedTimesMixin):
 
     @property
     def device_time_total(self) -> float:  # type: ignore[override]
-        """Microseconds of the kernels that the event and those inside of it launched."""
+        """Microseconds of the work of devices that the event and those inside of it launched, or of this work."""
         return self.self_device_time_total + sum(c.device_time_total for c in self.cpu_children)
 
     @property
     def self_device_time_total(self) -> float:
-        """Microseconds of the kernels that the event itself launched."""
+        """Microseconds of the work that the event itself launched, or of this work."""
+        if self.device_type != DeviceType.CPU:
+            return self.time_range.elapsed_us()
         return sum(kernel.duration for kernel in self.kernels)
 
     @property

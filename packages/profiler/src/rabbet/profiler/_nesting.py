@@ -43,3 +43,14 @@ class Tree:
             start = min(max(span.begin, at), end)
             at = min(max(span.end, start), end)
             yield Nested(span, i, start, at)
+
+    def edges(self, indices: list[int], begin: int, end: int) -> Iterator[tuple[bool, Nested]]:
+        """Begins (True) and ends of spans and of all inside of them, in the order of time."""
+        todo = [(True, nested) for nested in self.nested(indices, begin, end)][::-1]
+        while todo:
+            opens, nested = todo.pop()
+            yield opens, nested
+            if opens:
+                todo.append((False, nested))
+                inner = self.nested(self.children(nested.number), nested.begin, nested.end)
+                todo += [(True, n) for n in inner][::-1]

@@ -7,22 +7,25 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from rabbet import cuda
+
 from . import _C
 from ._chrome import write_trace
 from ._event_list import EventList
 from ._events import FunctionEvent, FunctionEventAvg
 from ._page import write_page
+from ._perfetto import write_perfetto
 from ._session import Session
 from ._speedscope import write_speedscope
 from ._trace import Options, Trace
 
 
 class profile:
-    """Context manager: record the calls on the CPU that run inside, of all threads.
+    """Context manager: record the calls on the CPU that run inside, of all threads, and the work of devices.
 
     Args:
         enabled: False: record nothing.
-        use_cuda, use_device: devices whose kernels to record: none can be, which a warning says.
+        use_cuda, use_device: devices whose work to record; None: of all whose backends tell when they do it, False: none.
         record_shapes: keep the shapes of arguments.
         with_flops: count floating-point operations.
         profile_memory: keep the memory that calls make and free.
@@ -46,7 +49,7 @@ class profile:
         enabled: bool = True,
         *,
         use_cuda: bool = False,
-        use_device: str | None = None,
+        use_device: str | bool | None = None,
         record_shapes: bool = False,
         with_flops: bool = False,
         profile_memory: bool = False,
@@ -59,10 +62,14 @@ class profile:
         custom_trace_id_callback: Callable[[], str] | None = None,
     ) -> None:
         self.enabled = enabled
-        self.use_device = "cuda" if use_cuda else use_device
-        if enabled and self.use_device not in (None, "cpu"):
+        self.use_device = "cuda" if use_cuda else use_device or None
+        self._devices = use_device is not False and self.use_device != "cpu"
+        if enabled and self.use_device == "cuda" and not cuda.is_available():
+            warnings.warn("CUDA is not available, disabling CUDA profiling", stacklevel=2)
+            self.use_device = None
+        if enabled and self.use_device not in (None, "cpu", "cuda"):
             warnings.warn(
-                f"profile: kernels on '{self.use_device}' are not recorded, only the calls on the CPU are",
+                f"profile: work on '{self.use_device}' is not recorded, only the calls on the CPU are",
                 stacklevel=2,
             )
         self.entered = False
@@ -107,6 +114,7 @@ class profile:
                 stacks=self.with_stack,
                 flops=self.with_flops,
                 modules=self.with_modules,
+                devices=self._devices,
             )
         )
         session.start()
@@ -203,6 +211,10 @@ class profile:
     def export_speedscope(self, path: str, name: str = "rabbet") -> None:
         """Write the JSON of https://www.speedscope.app."""
         write_speedscope(path, self.trace, name)
+
+    def export_perfetto(self, path: str) -> None:
+        """Write Perfetto's own format, for https://ui.perfetto.dev; `.gz` at the end of the path compresses."""
+        write_perfetto(path, self.trace)
 
     def export_html(self, path: str, title: str = "Profile") -> None:
         """Write one page with flame graphs, memory over time and the top operators."""

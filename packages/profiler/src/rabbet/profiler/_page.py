@@ -42,7 +42,21 @@ def _graphs(trace: Trace) -> dict[str, Any]:
         graphs = {"modules": _flame(trace, lambda span: _modules(trace, span)), **graphs}
     if trace.options.stacks:
         graphs["source lines"] = _flame(trace, lambda span: _lines(trace, span))
+    if trace.options.memory:
+        path_of = _lines if trace.options.stacks else _calls
+        made = _summed(_self_bytes(trace), lambda span: path_of(trace, span))
+        if made["t"]:
+            graphs["memory"] = {**made, "unit": "bytes"}
     return graphs
+
+
+def _self_bytes(trace: Trace) -> Iterable[tuple[Span, int]]:
+    """Calls with the bytes that they have made and not freed, outside of those inside of them."""
+    own = [span.host_bytes + span.device_bytes for span in trace.spans]
+    for span in trace.spans:
+        if span.parent >= 0:
+            own[span.parent] -= span.host_bytes + span.device_bytes
+    return zip(trace.spans, own, strict=True)
 
 
 def _self_times(trace: Trace) -> Iterable[tuple[Span, int]]:
@@ -58,16 +72,20 @@ def _self_times(trace: Trace) -> Iterable[tuple[Span, int]]:
 
 
 def _flame(trace: Trace, path_of: Callable[[Span], Path]) -> dict[str, Any]:
-    """Times summed by path: nodes {"n": name, "t": nanoseconds with those inside, "c": children}."""
+    return _summed(_self_times(trace), path_of)
+
+
+def _summed(amounts: Iterable[tuple[Span, int]], path_of: Callable[[Span], Path]) -> dict[str, Any]:
+    """Amounts above 0 summed by path: nodes {"n": name, "t": the amount with those inside, "c": children}."""
     root: dict[str, Any] = {"n": "all", "t": 0, "c": {}}
-    for span, time in _self_times(trace):
-        if time <= 0:
+    for span, amount in amounts:
+        if amount <= 0:
             continue
         node = root
-        node["t"] += time
+        node["t"] += amount
         for name in path_of(span):
             node = node["c"].setdefault(name, {"n": name, "t": 0, "c": {}})
-            node["t"] += time
+            node["t"] += amount
     return _listed(root)
 
 
@@ -125,13 +143,15 @@ def _memory(trace: Trace) -> list[tuple[float, int]]:
 
 def _operators(trace: Trace) -> list[dict[str, Any]]:
     averages = trace.events().key_averages()
-    rows = sorted(averages, key=lambda e: -e.self_cpu_time_total)[:_MOST_OPERATORS]
+    times = [(max(e.self_cpu_time_total, e.self_device_time_total), e) for e in averages]
+    rows = [e for _, e in sorted(times, key=lambda pair: -pair[0])[:_MOST_OPERATORS]]
     return [
         {
             "name": e.key,
             "count": e.count,
             "self": e.self_cpu_time_total,
             "total": e.cpu_time_total,
+            "device": e.device_time_total,
             "memory": e.self_cpu_memory_usage,
             "flops": e.flops,
         }

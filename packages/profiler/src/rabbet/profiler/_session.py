@@ -59,6 +59,7 @@ class Session:
             results=options.flops,
             memory=options.memory,
             stacks=options.stacks,
+            devices=options.devices,
         )
 
     def stop(self) -> Trace:
@@ -71,7 +72,9 @@ class Session:
         global _running
         if _running is not self:
             raise RuntimeError("profiler: expected a recording that runs, this one has ended")
-        raw = _C.stop()
+        backends = [b["name"] for b in core.backends()]
+        raw = _C.stop(backends)
+        raw["backends"] = backends
         self._names.remove()
         with _lock:
             _running = None

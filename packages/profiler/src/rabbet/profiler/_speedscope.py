@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ._chrome import open_text
-from ._nesting import Nested, Tree
+from ._nesting import Tree
 from ._trace import Trace
 
 
@@ -17,16 +17,10 @@ def write_speedscope(path: str, trace: Trace, name: str) -> None:
     profiles = []
     for i, tops in enumerate(tree.tops):
         events: list[dict[str, Any]] = []
-        todo: list[tuple[bool, Nested]] = [(True, n) for n in tree.nested(tops, trace.start, trace.end)][::-1]  # fmt: skip
-        while todo:
-            opens, nested = todo.pop()
+        for opens, nested in tree.edges(tops, trace.start, trace.end):
             frame = frames.setdefault(trace.label(nested.span), len(frames))
             at = (nested.begin if opens else nested.end) - trace.start
             events.append({"type": "O" if opens else "C", "frame": frame, "at": at})
-            if opens:
-                todo.append((False, nested))
-                inner = tree.nested(tree.children(nested.number), nested.begin, nested.end)
-                todo += [(True, n) for n in inner][::-1]
         profiles.append(
             {
                 "type": "evented",

@@ -63,7 +63,9 @@ def table_of(
     if not rows:
         return ""
     total = sum(row.self_cpu_time_total for row in rows)
-    device_total = sum(row.self_device_time_total for row in rows)
+    # Rows of calls have the times of what they launched, which has rows of its own in recordings.
+    own = [row for row in rows if row.device_type]
+    device_total = sum(row.self_device_time_total for row in own or rows)
     device = (use_device or "cuda").upper()
     name_width, source_width, shape_width = widths
 

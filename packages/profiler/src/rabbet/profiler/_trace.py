@@ -11,10 +11,10 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from ._event_list import EventList
-from ._events import FunctionEvent, RecordScope
+from ._events import DeviceType, FunctionEvent, RecordScope
 from ._flops import flops_of
 from ._names import key_of_record
-from ._span import KINDS, STEP_PREFIX, Kind, Span
+from ._span import KINDS, STEP_PREFIX, Kind, Launch, LaunchKind, Span
 from ._values import concrete, sizes_of
 
 MODULE_PREFIX = "nn.Module: "
@@ -29,6 +29,7 @@ class Options(NamedTuple):
     stacks: bool = False
     flops: bool = False
     modules: bool = False
+    devices: bool = True  # when they do what they are given
 
 
 class Frame(NamedTuple):
@@ -86,6 +87,10 @@ class Trace:
         self.options = options
         with _without_collection():
             self.spans = [Span(KINDS[kind], *rest) for kind, *rest in raw["spans"]]
+        self.launches = [
+            Launch(name, LaunchKind(kind), span, thread, time, raw["backends"][backend], *rest)
+            for name, kind, span, thread, time, backend, *rest in raw["launches"]
+        ]
         self.threads: list[int] = raw["threads"]
         self.paths = paths
         self.live_bytes = live_bytes
@@ -108,6 +113,28 @@ class Trace:
             node = f"torch::autograd::{text}" if text == "AccumulateGrad" else text
             return node if span.kind is Kind.DERIVATIVE else f"autograd::engine::evaluate_function: {node}"  # fmt: skip
         return text
+
+    def work(self, launch: Launch) -> str:
+        """The name of what a device did, in tables and traces."""
+        text = self._names[launch.name][0]
+        return f"{text} kernel" if launch.kind is LaunchKind.KERNEL else text
+
+    def streams(self) -> dict[tuple[str, int, int], int]:
+        """Small numbers of the streams in which something ran, by (backend, device, stream); 0 is a device's default one."""
+        numbers: dict[tuple[str, int, int], int] = {}
+        count: dict[tuple[str, int], int] = {}
+        for launch in self.launches:
+            place = launch.backend, launch.device
+            stream = (*place, launch.stream)
+            if stream not in numbers:
+                if launch.stream:
+                    count[place] = count.get(place, 0) + 1
+                numbers[stream] = count.get(place, 0) if launch.stream else 0
+        return numbers
+
+    def device_type(self) -> str | None:
+        """The type of the devices that did something, or None."""
+        return self.launches[0].backend if self.launches else None
 
     def record(self, span: Span) -> str | None:
         """The operator's record, of a call."""
@@ -201,6 +228,7 @@ class Trace:
     def events(self, use_device: str | None = None) -> EventList:
         """All spans as events, in the order in which they begin."""
         flops = self.flops() if self.options.flops else [0] * len(self.spans)
+        use_device = use_device or self.device_type()
         with _without_collection():
             events = [
                 self._event(i, span, flops[i], use_device) for i, span in enumerate(self.spans)
@@ -209,12 +237,34 @@ class Trace:
             if span.parent >= 0:
                 event.set_cpu_parent(events[span.parent])
                 events[span.parent].append_cpu_child(event)
+        streams = self.streams()
+        for launch in self.launches:
+            work = self._device_event(len(events), launch, streams)
+            if launch.span >= 0:
+                duration = work.time_range.elapsed_us()
+                events[launch.span].append_kernel(work.name, launch.device, duration)
+            events.append(work)
         events.sort(key=lambda event: event.time_range.start)
         return EventList(
             events,
             use_device=use_device,
             profile_memory=self.options.memory,
             with_flops=self.options.flops,
+        )
+
+    def _device_event(
+        self, i: int, launch: Launch, streams: dict[tuple[str, int, int], int]
+    ) -> FunctionEvent:
+        return FunctionEvent(
+            id=i,
+            name=self.work(launch),
+            thread=launch.thread + 1,
+            start_us=(launch.begin - self.start) / 1000,
+            end_us=(launch.end - self.start) / 1000,
+            use_device=launch.backend,
+            device_type=DeviceType.CUDA,
+            device_index=launch.device,
+            device_resource_id=streams[launch.backend, launch.device, launch.stream],
         )
 
     def _event(self, i: int, span: Span, flops: int, use_device: str | None) -> FunctionEvent:

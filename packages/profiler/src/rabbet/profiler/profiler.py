@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from rabbet import cuda
+
 from . import _one_recording as prof
 from ._event_list import EventList
 from ._record_function import record_function
@@ -50,19 +52,23 @@ def kineto_available() -> bool:
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """The activities that are recorded: those of the CPU.
+    """The activities that are recorded: those of the CPU, and of CUDA devices where there are some.
 
     Example:
         >>> from rabbet import profiler
         >>> profiler.ProfilerActivity.CPU in profiler.supported_activities()
         True
     """
-    return {ProfilerActivity.CPU}
+    activities = {ProfilerActivity.CPU}
+    if cuda.is_available():
+        activities.add(ProfilerActivity.CUDA)
+    return activities
 
 
 def _checked_activities(activities: Iterable[ProfilerActivity] | None) -> set[ProfilerActivity]:
-    supported = supported_activities()
-    chosen = supported if activities is None else set(activities)
+    if activities is None:
+        return {ProfilerActivity.CPU, ProfilerActivity.CUDA}  # without asking for devices
+    chosen = set(activities)
     if not chosen:
         raise AssertionError("No valid profiler activities found: expected at least one, got none")
     for activity in chosen:
@@ -70,7 +76,8 @@ def _checked_activities(activities: Iterable[ProfilerActivity] | None) -> set[Pr
             raise TypeError(
                 f"profile: expected activities of ProfilerActivity, got {type(activity).__name__}"
             )
-    for missing in sorted(chosen - supported):
+    unknown = chosen - {ProfilerActivity.CPU}
+    for missing in sorted(unknown - supported_activities() if unknown else unknown):
         warnings.warn(
             f"profile: activities of {missing.name} are not recorded, only the calls on the CPU are",
             stacklevel=4,
@@ -108,7 +115,7 @@ class _KinetoProfile:
     """A recording that is started and stopped by hand; `profile` adds steps and schedules.
 
     Args:
-        activities: what to record; None: `supported_activities()`.
+        activities: what to record; None: `supported_activities()`. Calls on the CPU are recorded with all of them.
         record_shapes: keep the shapes of arguments.
         profile_memory: keep the memory that calls make and free.
         with_stack: keep the lines of Python that calls come from, and the modules around them.
@@ -166,6 +173,7 @@ class _KinetoProfile:
             return
         self.profiler = prof.profile(
             use_cpu=ProfilerActivity.CPU in self.activities,
+            use_device=None if ProfilerActivity.CUDA in self.activities else False,
             record_shapes=self.record_shapes,
             with_flops=self.with_flops,
             profile_memory=self.profile_memory,
@@ -257,6 +265,14 @@ class _KinetoProfile:
             RuntimeError: if the recording has not ended.
         """
         self._recording("export_stacks").export_stacks(path, metric)
+
+    def export_perfetto(self, path: str) -> None:
+        """Write Perfetto's own format, for https://ui.perfetto.dev, which is smaller; `.gz` at the end of the path compresses.
+
+        Raises:
+            RuntimeError: if the recording has not ended.
+        """
+        self._recording("export_perfetto").export_perfetto(path)
 
     def export_speedscope(self, path: str, name: str = "rabbet") -> None:
         """Write the JSON of https://www.speedscope.app; `.gz` at the end of the path compresses.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
+import sys
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import rabbet
 
 from .... import _C
 from ...._C import Tensor
+from ...._functions import requires_grad_of
 from .slots import destination
 
 __all__ = ["collate", "default_collate", "default_collate_err_msg_format", "default_convert", "np_str_obj_array_pattern"]  # fmt: skip
@@ -145,7 +147,7 @@ def _is_plain(batch: Any) -> bool:
     """Whether the samples can be stacked into memory that is there."""
     dtype = batch[0].dtype
     return all(
-        x.is_cpu and x.dtype is dtype and not x.requires_grad and _C.composite(x) is None
+        x.is_cpu and x.dtype is dtype and not requires_grad_of(x) and _C.composite(x) is None
         for x in batch
     )
 
@@ -173,15 +175,32 @@ def collate_str_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> A
     return batch
 
 
-default_collate_fn_map: _Functions = {Tensor: collate_tensor_fn}
-with contextlib.suppress(ImportError):  # NumPy may not be installed
-    import numpy
+_default_functions: _Functions = {
+    Tensor: collate_tensor_fn, float: collate_float_fn, int: collate_int_fn, str: collate_str_fn, bytes: collate_str_fn
+}  # fmt: skip
 
-    default_collate_fn_map[numpy.ndarray] = collate_numpy_array_fn
-    default_collate_fn_map[(numpy.bool_, numpy.number, numpy.object_)] = collate_numpy_array_fn
-default_collate_fn_map.update(
-    {float: collate_float_fn, int: collate_int_fn, str: collate_str_fn, bytes: collate_str_fn}
-)
+
+def _functions_by_default() -> _Functions:
+    """With those for NumPy's types once the program has imported NumPy, which would take a worker longer than rabbet."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "ndarray") and numpy.ndarray not in _default_functions:
+        later = {kind: _default_functions.pop(kind) for kind in list(_default_functions)}
+        if Tensor in later:
+            _default_functions[Tensor] = later.pop(Tensor)
+        _default_functions[numpy.ndarray] = collate_numpy_array_fn
+        scalars = numpy.bool_, numpy.number, numpy.object_  # before float: float64 is one, too
+        _default_functions[scalars] = collate_numpy_array_fn
+        _default_functions.update(later)
+    return _default_functions
+
+
+def __getattr__(name: str) -> Any:
+    """`default_collate_fn_map`, in which programs look NumPy's types up and put functions of their own."""
+    if name != "default_collate_fn_map":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with contextlib.suppress(ImportError):  # NumPy may not be installed
+        import numpy  # noqa: F401
+    return _functions_by_default()
 
 
 def default_collate(batch: Any) -> Any:
@@ -194,4 +213,4 @@ def default_collate(batch: Any) -> Any:
         TypeError: for samples of other types.
         RuntimeError: if tensors or sequences differ in size.
     """
-    return collate(batch, collate_fn_map=default_collate_fn_map)
+    return collate(batch, collate_fn_map=_functions_by_default())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -16,11 +17,12 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import rabbet
 
+# Messages then share the tensors of datasets; by value they would hold up the start of the next worker.
+from ....multiprocessing import reductions as _reductions  # noqa: F401
 from . import slots, worker
 from .errors import ExceptionWrapper
 from .fetch import Fetcher
@@ -34,8 +36,7 @@ _HEAD = struct.Struct(
 )  # of a message: the slot, whether the worker still uses it, what the batch took
 
 
-@dataclass
-class Work:
+class Work(NamedTuple):
     """What a worker needs to make batches."""
 
     dataset: Any
@@ -45,7 +46,7 @@ class Work:
     drop_last: bool
     base_seed: int
     init: Callable[[int], None] | None
-    count: int
+    workers: int
 
 
 def _seed(base_seed: int, number: int) -> None:
@@ -176,12 +177,13 @@ def run(
 
     A task without a batch begins an epoch; one without an epoch brings another slot for a place.
     """
+    gc.freeze()  # else collections write to each object of the parent, whose pages are then copied
     for end in others:
         end.close()
     try:
         rabbet.set_num_threads(1)
         _seed(work.base_seed, number)
-        info = WorkerInfo(number, work.count, work.base_seed + number, work.dataset)
+        info = WorkerInfo(number, work.workers, work.base_seed + number, work.dataset)
         worker._worker_info = info
         tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         threading.Thread(target=_read_tasks, args=(connection, tasks), daemon=True).start()
@@ -192,6 +194,18 @@ def run(
         pass  # the program needs no more batches
 
 
+def _prepare(method: str) -> None:
+    """Import once, in the process that workers are forked from, what each of them would import."""
+    if method == "fork" and "numpy" in sys.modules:
+        import numpy.random  # noqa: F401
+    if method == "forkserver":
+        from multiprocessing import forkserver
+
+        server: Any = forkserver._forkserver
+        if server._preload_modules == ["__main__"]:  # the program has not chosen
+            forkserver.set_forkserver_preload(["__main__", __name__])
+
+
 class Processes:
     """Processes that make batches."""
 
@@ -200,15 +214,17 @@ class Processes:
         self.processes: list[Any] = []
         self._tasks: list[Any] = []
         self._results: list[Any] = []
-        self.ring = slots.Ring(work.count * prefetch + 2)
+        self.ring = slots.Ring(work.workers * prefetch + 2)
         self._end = weakref.finalize(
             self, _end, self._pid, self.processes, self._tasks, self._results, self.ring,
             MP_STATUS_CHECK_INTERVAL,
         )  # fmt: skip
         context = multiprocessing if context is None else context
-        is_fork = context.get_start_method() == "fork"
+        method = context.get_start_method()
+        is_fork = method == "fork"
+        _prepare(method)
         try:
-            for number in range(work.count):
+            for number in range(work.workers):
                 self._start(work, context, number, is_fork)
         except BaseException:
             self.stop()

@@ -19,6 +19,7 @@ from typing import Any
 
 from .... import _C
 from ...._C import Tensor
+from ...._functions import requires_grad_of
 
 __all__ = ["Ring", "Slot", "destination", "dumps", "loads", "write_to"]
 
@@ -227,7 +228,7 @@ class _BatchPickler(ForkingPickler):
     def reducer_override(self, obj: Any) -> Any:
         if not isinstance(obj, Tensor):
             return NotImplemented
-        if type(obj) is not Tensor or obj.requires_grad or not obj.is_cpu or _C.composite(obj):
+        if type(obj) is not Tensor or requires_grad_of(obj) or not obj.is_cpu or _C.composite(obj):
             return obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         nbytes = _nbytes(obj.dtype, tuple(obj.shape))
         offset = self.slot.place(obj) if self.slot is not None and nbytes else None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections import UserDict
-from dataclasses import dataclass, fields
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...._C import Tensor
 
@@ -47,8 +46,7 @@ def _nbytes(batch: Any) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class WorkerStats:
+class WorkerStats(NamedTuple):
     """One worker's share of the batches that the loop has received.
 
     Attributes:
@@ -72,11 +70,11 @@ class WorkerStats:
         return self.read + self.collate + self.write
 
 
-@dataclass(frozen=True)
-class LoaderStats(WorkerStats):
+class LoaderStats(NamedTuple):
     """Statistics of a pass of a DataLoader: sums over all workers, and each worker.
 
     Attributes:
+        batches, samples, bytes, read, collate, write, busy: as of WorkerStats, summed.
         wait: seconds that the loop spent in `next()`.
         loop: seconds that the loop spent between two batches.
         ready: finished batches that waited to be taken, on average over the pass.
@@ -84,11 +82,22 @@ class LoaderStats(WorkerStats):
         workers: one entry for each worker; empty with `num_workers=0`.
     """
 
+    batches: int = 0
+    samples: int = 0
+    bytes: int = 0
+    read: float = 0.0
+    collate: float = 0.0
+    write: float = 0.0
     wait: float = 0.0
     loop: float = 0.0
     ready: float = 0.0
     capacity: int = 0
     workers: tuple[WorkerStats, ...] = ()
+
+    @property
+    def busy(self) -> float:
+        """Seconds in which the workers made batches."""
+        return self.read + self.collate + self.write
 
     @property
     def suggested_workers(self) -> int:
@@ -111,7 +120,7 @@ class LoaderStats(WorkerStats):
             f"suggested workers: {self.suggested_workers}",
             f"{'worker':>6} {'batches':>8} {'samples':>9} {'read s':>8} {'collate s':>9} {'write s':>8}",
         ]
-        rows = [(str(n), w) for n, w in enumerate(self.workers)]
+        rows: list[tuple[str, Any]] = [(str(n), w) for n, w in enumerate(self.workers)]
         for name, w in [*rows, ("total", self)]:
             lines.append(
                 f"{name:>6} {w.batches:8} {w.samples:9} {w.read:8.3f} {w.collate:9.3f} {w.write:8.3f}"
@@ -158,7 +167,7 @@ class Counters:
         total = _stats([sum(column) for column in zip(*self._sums, strict=True)])
         elapsed = self._wait + self._loop
         return LoaderStats(
-            **{f.name: getattr(total, f.name) for f in fields(WorkerStats)},
+            *total,
             wait=self._wait / 1e9,
             loop=self._loop / 1e9,
             ready=self._ready / elapsed if elapsed else 0.0,

@@ -6,8 +6,7 @@ import copy
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import ExceptionWrapper
 from .fetch import Fetcher
@@ -18,8 +17,7 @@ __all__ = ["MP_STATUS_CHECK_INTERVAL", "WorkerInfo", "get_worker_info"]
 MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between looks whether the other side lives
 
 
-@dataclass(frozen=True)
-class WorkerInfo:
+class WorkerInfo(NamedTuple):
     """What a worker knows of itself: its number, how many there are, its seed and its dataset."""
 
     id: int

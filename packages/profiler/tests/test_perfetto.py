@@ -1,0 +1,142 @@
+"""Perfetto's own format, read by its messages where the package `perfetto` is installed, and byte by byte where it is not."""
+
+import gzip
+
+import pytest
+import rabbet
+from rabbet import nn
+from rabbet.profiler import profile, record_function
+
+
+@pytest.fixture(scope="module")
+def prof():
+    net, x = nn.Linear(3, 4), rabbet.ones(5, 3)
+    with profile(profile_memory=True) as prof:
+        for _ in range(3):
+            with record_function("a part with ümlauts"):
+                net(x).sum().backward()
+    return prof
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+
+
+def fields(data):
+    """(number, value) of the fields of a message, as the encoding of protocol buffers has them."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        if key & 7 == 0:
+            value, at = varint(data, at)
+        elif key & 7 == 1:
+            value, at = int.from_bytes(data[at : at + 8], "little"), at + 8
+        else:
+            assert key & 7 == 2
+            size, at = varint(data, at)
+            value, at = data[at : at + size], at + size
+        yield key >> 3, value
+
+
+def slices(data):
+    """(begin, end, name, depth) of all slices, out of the packets' bytes."""
+    names, open_slices, found, first = {}, {}, [], True
+    for number, packet in fields(data):
+        assert number == 1
+        packet = dict(fields(packet))
+        assert packet[10] == 1
+        if 12 in packet:
+            entry = dict(fields(dict(fields(packet[12]))[2]))
+            assert entry[1] not in names
+            names[entry[1]] = entry[2].decode()
+        if 11 not in packet:
+            continue
+        assert packet[13] == (3 if first else 2)
+        first = False
+        event = dict(fields(packet[11]))
+        stack = open_slices.setdefault(event[11], [])
+        if event[9] == 1:
+            stack.append((packet[8], names[event[10]]))
+        elif event[9] == 2:
+            begin, name = stack.pop()
+            found.append((begin, packet[8], name, len(stack)))
+    assert not any(open_slices.values())
+    return found
+
+
+@pytest.mark.parametrize("name", ["t.perfetto-trace", "t.perfetto-trace.gz"])
+def test_slices_are_the_events(prof, tmp_path, name):
+    path = tmp_path / name
+    prof.export_perfetto(str(path))
+    data = path.read_bytes()
+    found = slices(gzip.decompress(data) if name.endswith(".gz") else data)
+    start = prof.profiler.trace.start
+    events = [e for e in prof.events() if e.name != "[memory]"]
+
+    def depth(event):
+        return 0 if event.cpu_parent is None else 1 + depth(event.cpu_parent)
+
+    expected = sorted((round(e.time_range.start * 1e3), e.trace_name, depth(e)) for e in events)
+    assert sorted((b - start, n, d) for b, _, n, d in found) == expected
+    lengths = sum(e - b for b, e, _, d in found if d == 0) / 1e3
+    assert lengths == pytest.approx(
+        sum(e.cpu_time_total for e in events if e.cpu_parent is None), rel=1e-6
+    )
+    assert sum(n == "a part with ümlauts" for _, _, n, _ in found) == 3
+
+
+def test_it_is_a_third_of_chrome_s_json(prof, tmp_path):
+    for export, name in ((prof.export_perfetto, "p"), (prof.export_chrome_trace, "c")):
+        export(str(tmp_path / name))
+    assert (tmp_path / "p").stat().st_size < (tmp_path / "c").stat().st_size / 3
+
+
+def test_perfetto_s_own_messages_read_it(prof, tmp_path):
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    prof.export_perfetto(str(tmp_path / "t"))
+    trace = messages.Trace.FromString((tmp_path / "t").read_bytes())
+    tracks = {
+        p.track_descriptor.uuid: p.track_descriptor
+        for p in trace.packet
+        if p.HasField("track_descriptor")
+    }
+    threads = [t for t in tracks.values() if t.HasField("thread")]
+    assert {t.thread.tid for t in threads} == set(prof.profiler.trace.threads)
+    assert all(tracks[t.parent_uuid].process.process_name == "python" for t in threads)
+    begins = [p for p in trace.packet if p.track_event.type == messages.TrackEvent.TYPE_SLICE_BEGIN]
+    ends = [p for p in trace.packet if p.track_event.type == messages.TrackEvent.TYPE_SLICE_END]
+    assert (
+        len(begins)
+        == len(ends)
+        == len(prof.profiler.trace.spans) - sum(s.kind == 5 for s in prof.profiler.trace.spans)
+    )
+    names = [n.name for p in trace.packet for n in p.interned_data.event_names]
+    assert "aten::linear" in names and len(names) == len(set(names))
+    counters = {u: t for u, t in tracks.items() if t.HasField("counter")}
+    assert {t.name for t in counters.values()} == {
+        "bytes of tensors: CPU",
+        "bytes of tensors: devices",
+    }
+    assert all(
+        t.counter.unit == messages.CounterDescriptor.UNIT_SIZE_BYTES for t in counters.values()
+    )
+    values = [
+        p.track_event.counter_value
+        for p in trace.packet
+        if p.track_event.type == messages.TrackEvent.TYPE_COUNTER
+    ]
+    assert len(values) == 2 * len(prof.profiler.trace.memory) and max(values) > 0
+
+
+def test_it_waits_for_the_end():
+    prof = profile()
+    prof.start()
+    with pytest.raises(RuntimeError, match="it is still running"):
+        prof.export_perfetto("never")
+    prof.stop()
