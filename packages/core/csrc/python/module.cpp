@@ -19,6 +19,7 @@
 #include "device/generator.h"
 #include "device/memory.h"
 #include "device/reserved.h"
+#include "discovery.h"
 #include "dlpack.h"
 #include "errors.h"
 #include "formula/emit.h"
@@ -41,6 +42,7 @@
 #include "thread/pool.h"
 #include "thread/settings.h"
 #include "thread/thread_state.h"
+#include "thread/wait.h"
 #include "trace.h"
 #include "value_types.h"
 
@@ -76,6 +78,14 @@ int32_t warn_in_python(const char* message) {
   const WithGil gil;
   return PyErr_WarnEx(PyExc_UserWarning, message, 1) == 0 ? +RB_OK : capture_error();
 }
+
+void* release_python() { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
+void acquire_python(void* released) { PyEval_RestoreThread(static_cast<PyThreadState*>(released)); }
+int32_t interrupted_in_python() {
+  const WithGil gil;
+  return PyErr_CheckSignals() == 0 ? +RB_OK : capture_error();
+}
+constexpr WaitHooks kWaitHooks = {release_python, acquire_python, interrupted_in_python};
 
 // ---- what is registered
 
@@ -224,6 +234,8 @@ py::dict describe_op(const std::string& name) {
   d["numbers_only"] = op->numbers_only;
   d["creation"] = op->creation;
   d["identity"] = op->identity;
+  static const char* const joins[] = {"", "sum", "mean", "product", "max", "min", "and", "or"};
+  d["join"] = joins[op->info.join];
   py::list checks;
   for (const Check& check : op->checks) checks.append(check.condition + " : " + check.message);
   d["checks"] = checks;
@@ -484,6 +496,7 @@ PYBIND11_MODULE(_C, m) {
   init_op_type(m.ptr());
   set_backend_loader(load_backend);
   set_warner(warn_in_python);
+  set_wait_hooks(&kWaitHooks);
 
   static RbPython table = python_table;
   table.tensor_type = tensor_type;
@@ -574,17 +587,13 @@ PYBIND11_MODULE(_C, m) {
   m.def("backends", describe_backends);
   m.def("layers", describe_layers);
   m.def("layer_phases", describe_phases);
-  m.def("reserve_layers", [](const std::vector<std::pair<std::string, uint32_t>>& order) {
-    std::vector<DeclaredLayer> declared;
-    for (const auto& [name, phase] : order) declared.push_back({name, phase});
-    reserve_layers(declared);
-  });
   m.def("plugins", describe_plugins);
   m.def("setting", [](const std::string& name, int64_t otherwise) {
     return setting(name.c_str(), otherwise);
   });
   m.def("set_setting",
         [](const std::string& name, int64_t value) { set_setting(name.c_str(), value); });
+  bind_discovery(m);
   bind_memory(m);
   bind_streams(m);
   bind_graph(m);
