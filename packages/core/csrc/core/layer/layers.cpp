@@ -224,8 +224,8 @@ uint64_t differentiation_above(int bit) {
   const uint64_t to_top = (uint64_t{2} << highest_key_bit(kFirst)) - 1;
   return to_top & ~((uint64_t{2} << std::max(bit, kTransformSlot)) - 1);
 }
-bool is_transform(const RbLayer& layer) {
-  return layer.phase >= kFirstTransformPhase && layer.phase <= kLastTransformPhase;
+bool is_transform_phase(uint32_t phase) {
+  return phase >= kFirstTransformPhase && phase <= kLastTransformPhase;
 }
 
 void reserve_layers(const std::vector<DeclaredLayer>& order) {
