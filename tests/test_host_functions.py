@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import rabbet
 from host_table import Members, host_of, message
-from plugin_wheels import load_lazy
+from plugin_wheels import build, load_lazy
 
 _get = ctypes.pythonapi.PyCapsule_GetPointer
 _get.restype, _get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -402,3 +402,50 @@ def test_what_the_gate_refuses_leaves_the_state_as_it_was(gate):
     with pytest.raises(RuntimeError, match="not now"):
         rabbet.default_generator.manual_seed(6)
     assert state_of(None) == before
+
+
+# ---- keys that aliases and views keep
+
+STICKY = """
+#include "rabbet/trace.h"
+static const RbHost* the_host;
+static int32_t layer, slot, calls;
+static int held;
+static void drop(void* p) { (void)p; }
+static int32_t pass(void* s, const RbCall* c, const RbValue* a, int32_t n, RbValue* r, int32_t m)
+{ (void)s; ++calls; return c->host->redispatch(c, layer, a, n, r, m); }
+RB_EXPORT int32_t mark(RbTensor* t, int32_t on) { return the_host->slot_set(t, slot, on ? &held : 0, on); }
+RB_EXPORT int32_t calls_seen(void) { const int32_t n = calls; calls = 0; return n; }
+"""
+STICKY_INIT = """
+uint32_t offset; RbLayer l; memset(&l, 0, sizeof l); l.struct_size = sizeof l; l.name = "%s"; l.phase = 700;
+l.flags = %s; l.fallback = pass; the_host = host;
+if (host->add_layer(txn, &l, &layer)) return 1;
+return host->slot_new("%s", layer, drop, &slot, &offset);
+"""
+
+
+@pytest.mark.parametrize("flags,seen", [("RB_L_STICKY", 1), ("0", 0)])
+def test_aliases_keep_the_keys_of_sticky_layers(flags, seen, tmp_path):
+    """Views have them in any case: calls see the keys of their bases."""
+    name = f"sticky{seen}"
+    library = build(
+        tmp_path, name, extra=STICKY, init=STICKY_INIT % (name, flags, name), wheel=name
+    )
+    rabbet._C.load_plugin(str(library))
+    lib = ctypes.CDLL(str(library))
+
+    def count(x):
+        lib.calls_seen()
+        rabbet.exp(x)
+        return lib.calls_seen()
+
+    x = rabbet.ones(2, 3)
+    before = x.detach()
+    assert [count(v) for v in (x, x[0], before)] == [0, 0, 0]
+    checked(lib.mark(ctypes.c_void_p(UNWRAP(x)), 1))
+    assert [count(v) for v in (x, x[0], x.t(), x.view(6), x.expand(2, 3)[1:])] == [1] * 5
+    assert [count(v) for v in (x.detach(), x.data, x[0].detach(), x.detach()[0])] == [seen] * 4
+    assert count(before) == 0 == count(x + 1)  # an alias of earlier, and a new tensor
+    checked(lib.mark(ctypes.c_void_p(UNWRAP(x)), 0))
+    assert [count(v) for v in (x, x[0], x.detach())] == [0, 0, 0]

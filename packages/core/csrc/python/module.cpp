@@ -79,13 +79,16 @@ int32_t warn_in_python(const char* message) {
   return PyErr_WarnEx(PyExc_UserWarning, message, 1) == 0 ? +RB_OK : capture_error();
 }
 
-void* release_python() { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
-void acquire_python(void* released) { PyEval_RestoreThread(static_cast<PyThreadState*>(released)); }
+void run_unlocked(void (*body)(void*), void* ctx) {
+  if (!PyGILState_Check()) return body(ctx);
+  const WithoutGil unlocked;
+  body(ctx);
+}
 int32_t interrupted_in_python() {
   const WithGil gil;
   return PyErr_CheckSignals() == 0 ? +RB_OK : capture_error();
 }
-constexpr WaitHooks kWaitHooks = {release_python, acquire_python, interrupted_in_python};
+constexpr WaitHooks kWaitHooks = {run_unlocked, interrupted_in_python};
 
 // ---- what is registered
 

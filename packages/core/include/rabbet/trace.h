@@ -98,6 +98,10 @@ typedef int32_t (*RbGeneratorFn)(void* self, const RbGenerator* generator, const
  * elementwise operators that the backend has as single kernels come as single calls then, with the
  * rounding of a program without the layer. Such an operator has the name "OP.vjp.ARGUMENT". */
 enum { RB_L_DERIVATIVES = 2 };
+/* RbLayer.flags. Aliases (detach(), .data) of a tensor that has the layer's key (RbHost.slot_set)
+ * have it too, as its views do: a layer that defers calls sees every call on memory that it has
+ * not written yet. A slot's pointer stays with its tensor. */
+enum { RB_L_STICKY = 4 };
 
 enum { /* RbMemory.flags */
        /* Code outside of core may read or write it: it was adopted, or its address was handed out

@@ -19,21 +19,6 @@ constexpr auto kBetweenInterrupts = std::chrono::milliseconds(20);
 
 std::atomic<const WaitHooks*> wait_hooks{nullptr};
 
-class Unlocked {
- public:
-  explicit Unlocked(const WaitHooks* hooks)
-      : hooks_(hooks), released_(hooks ? hooks->release() : nullptr) {}
-  ~Unlocked() {
-    if (released_) hooks_->acquire(released_);
-  }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
- private:
-  const WaitHooks* hooks_;
-  void* released_;
-};
-
 bool ask(int32_t (*ready)(void*), void* ctx) {
   int32_t answer = 0;
   int32_t rc = RB_OK;
@@ -47,29 +32,45 @@ bool ask(int32_t (*ready)(void*), void* ctx) {
   return answer != 0;
 }
 
+struct Wait {
+  int32_t (*ready)(void*);
+  void* ctx;
+  double seconds;
+  const WaitHooks* hooks;
+  bool done = false;
+
+  void run() {
+    const auto begin = Clock::now();
+    auto asked = begin;  // for interrupts
+    Clock::duration sleep = std::chrono::microseconds(10);
+    for (auto now = begin; !done; now = Clock::now()) {
+      if (seconds >= 0 && std::chrono::duration<double>(now - begin).count() >= seconds) return;
+      if (hooks && now - asked >= kBetweenInterrupts) {
+        check(hooks->interrupted());
+        asked = now;
+      }
+      if (now - begin >= kSpin) {
+        std::this_thread::sleep_for(sleep);
+        sleep = std::min<Clock::duration>(sleep * 2, kLongestSleep);
+      }
+      done = ask(ready, ctx);
+    }
+  }
+};
+
 }  // namespace
 
 void set_wait_hooks(const WaitHooks* hooks) { wait_hooks.store(hooks); }
 
 bool wait_until(int32_t (*ready)(void*), void* ctx, double seconds) {
   if (ask(ready, ctx)) return true;
-  const WaitHooks* const hooks = wait_hooks.load();
-  const Unlocked unlocked(hooks);
-  const auto begin = Clock::now();
-  auto asked = begin;  // for interrupts
-  Clock::duration sleep = std::chrono::microseconds(10);
-  for (auto now = begin;; now = Clock::now()) {
-    if (seconds >= 0 && std::chrono::duration<double>(now - begin).count() >= seconds) return false;
-    if (hooks && now - asked >= kBetweenInterrupts) {
-      check(hooks->interrupted());
-      asked = now;
-    }
-    if (now - begin >= kSpin) {
-      std::this_thread::sleep_for(sleep);
-      sleep = std::min<Clock::duration>(sleep * 2, kLongestSleep);
-    }
-    if (ask(ready, ctx)) return true;
+  Wait wait{ready, ctx, seconds, wait_hooks.load()};
+  if (wait.hooks) {
+    wait.hooks->unlocked([](void* w) { static_cast<Wait*>(w)->run(); }, &wait);
+  } else {
+    wait.run();
   }
+  return wait.done;
 }
 
 }  // namespace rabbet

@@ -7,9 +7,8 @@ namespace rabbet {
 /// What Python sets: how a thread that waits lets others run, and whether the user has interrupted
 /// the program.
 struct WaitHooks {
-  void* (*release)();               // give up the lock, if the thread has it; what `acquire` needs
-  void (*acquire)(void* released);  // take it back
-  int32_t (*interrupted)();         // RB_OK, or the code of an error that is recorded
+  void (*unlocked)(void (*body)(void* ctx), void* ctx);  // run it without the lock
+  int32_t (*interrupted)();  // RB_OK, or the code of an error that is recorded
 };
 /// `hooks` must live as long as the process.
 void set_wait_hooks(const WaitHooks* hooks);
