@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <set>
-#include <sstream>
 #include <tuple>
 
 #include "thread/error.h"
@@ -97,10 +97,10 @@ std::vector<std::string> names_of(const toml::Table& table, const char* key) {
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || file.bad())
     fail(RB_E_PLUGIN, "%s cannot be read: %s", path.c_str(), std::strerror(errno));
-  return text.str();
+  return text;
 }
 
 }  // namespace
