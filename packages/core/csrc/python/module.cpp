@@ -34,6 +34,7 @@
 #include "overrides.h"
 #include "rabbet/python.h"
 #include "record/examples.h"
+#include "record/join.h"
 #include "rules/rule_functions.h"
 #include "streams.h"
 #include "tensor/dtype.h"
@@ -237,8 +238,7 @@ py::dict describe_op(const std::string& name) {
   d["numbers_only"] = op->numbers_only;
   d["creation"] = op->creation;
   d["identity"] = op->identity;
-  static const char* const joins[] = {"", "sum", "mean", "product", "max", "min", "and", "or"};
-  d["join"] = joins[op->info.join];
+  d["join"] = kJoinNames[op->info.join];
   py::list checks;
   for (const Check& check : op->checks) checks.append(check.condition + " : " + check.message);
   d["checks"] = checks;

@@ -166,7 +166,7 @@ class Maker:
         x = (1 << bits) + 2 * rabbet.randperm(max(n, 1))[:n] + 1
         return (x * (1 - 2 * (rabbet.arange(n) % 3 == 1).to(x.dtype))).reshape(shape).to(self.dtype)
 
-    def zeros(self, *shape: int, bounds: Bounds = ANYWHERE) -> Any:
+    def signed_zeros(self, *shape: int, bounds: Bounds = ANYWHERE) -> Any:
         """As `tensor`, with 0 and -0 at two of four places."""
         if not self.dtype.is_floating_point:
             raise NoCase(f"of {self.dtype} zero has no sign")
@@ -236,7 +236,7 @@ def _between(x: Any, bounds: Bounds) -> Any:
 
 # ---- examples
 
-_SPECIAL = {"ties", "nan", "wide", "zeros"}
+_SPECIAL = {"ties", "nan", "wide", "signed_zeros"}
 
 
 class _Reader:
@@ -285,7 +285,7 @@ class _Reader:
     def _tensor(self, maker: str, given: list[Any], shape: list[int], bounds: Bounds) -> Any:
         self.smooth &= maker not in _SPECIAL
         make = getattr(self.maker, maker or "tensor")
-        if maker in ("", "wide", "ties", "nan", "fixed", "zeros"):
+        if maker in ("", "wide", "ties", "nan", "fixed", "signed_zeros"):
             return make(*given, *shape, bounds=bounds)
         return make(*given, *shape)
 
@@ -347,7 +347,7 @@ _OTHERWISE = {
     "many": ("", [4, 1031]),
     "4-d": ("", [2, 3, 2, 3]),
     "exact": ("exact", [3, 4]),
-    "zeros": ("zeros", [2, 4]),
+    "signed zeros": ("signed_zeros", [2, 4]),
 }
 # More elements than 16 bits count, of the dtypes that a kernel is most likely to have loops of its own for.
 _LARGE = {"large": ("", [3, 22_003])}

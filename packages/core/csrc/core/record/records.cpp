@@ -3,6 +3,7 @@
 #include <cctype>
 #include <cstring>
 
+#include "record/join.h"
 #include "record/record_parser.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
@@ -652,12 +653,10 @@ void RecordParser::identity(const std::string& value) {
 
 // `join sum`: how the results of the parts of a tensor make that of the whole.
 void RecordParser::join(const std::string& value) {
-  static const char* const names[] = {"", "sum", "mean", "product", "max", "min", "and", "or"};
-  static_assert(sizeof names / sizeof *names == RB_JOIN_OR + 1);
-  const auto* found = std::find(std::begin(names) + 1, std::end(names), value);
-  if (found == std::end(names))
+  const auto* found = std::find(std::begin(kJoinNames) + 1, std::end(kJoinNames), value);
+  if (found == std::end(kJoinNames))
     error("join: expected sum, mean, product, max, min, and, or or, got '" + value + "'");
-  op_->info.join = static_cast<int32_t>(found - names);
+  op_->info.join = static_cast<int32_t>(found - kJoinNames);
 }
 
 // `reduce dim, keepdim`: which arguments of a reduction say what it reduces.

@@ -97,8 +97,12 @@ class Tolerance:
     """
 
     def __init__(self, op: str, declared: dict[str, Any] | None = None) -> None:
-        self.factor = FACTOR[_C.op_info(op)["kind"]]
-        self.rounds_once = op == "cast"  # to the nearest
+        info = _C.op_info(op)
+        self.factor = FACTOR[info["kind"]]
+        # A conversion of each element, to the nearest.
+        self.rounds_once = info["kind"] == "elementwise" and "dtype" in [
+            p["name"] for p in info["params"]
+        ]
         given = (declared or {}).get("tolerances", {}).get(op, {})
         self.given = given if isinstance(given, dict) else dict.fromkeys(EPS, given)
         ulps = (declared or {}).get("ulps", {})
@@ -351,8 +355,11 @@ def dtype_class(dtype: str) -> str:
 
 # ---- the judgement
 
-# Whose results of zeros have a sign that does not depend on how they are computed.
-_SIGNED = {"abs", "add", "ceil", "floor", "mul", "neg", "round", "sqrt", "sub", "trunc"}
+# Functions whose results of zeros have a sign that does not depend on how they are computed: the `ref` of records.
+_SIGNED = {
+    "numpy.abs", "numpy.add", "numpy.ceil", "numpy.floor", "numpy.multiply", "numpy.negative", "numpy.round",
+    "numpy.sqrt", "numpy.subtract", "numpy.trunc",
+}  # fmt: skip
 
 
 class Judgement:
@@ -433,7 +440,7 @@ class Judgement:
             return
         self.independent += want.independent
         self._agree(what, found, want, meta)
-        if case.label == "zeros" and self.op in _SIGNED and want.independent:
+        if case.label == "signed zeros" and self.info["ref"] in _SIGNED and want.independent:
             self._signs(what, found, want)
         if case.label == "4-d":
             self._rows(case, what)
