@@ -126,7 +126,7 @@ KERNELS = {
     "stride 0": ("neg", "float32", ("neg[4-d] in float32 on planted, rows of stride 0: expected", "got -0.0 at [1, 0, 0, 0]")),
     "first 65536": ("neg", "int64", ("neg[large] in int64 on planted: expected", "at [2, 21530]")),
     "sign of zero": ("neg", "float64", ("neg[signed zeros] in float64 on planted: expected -0.0, got 0.0",)),
-    "toward zero": ("cast", "float64", ("cast[(3,4), float32] in float64 on planted: expected",)),
+    "toward zero": ("cast", "float64", ("cast[to float32] in float64 on planted: expected",)),
     "square": ("mm", "float32", ("mm[(4,4), (4,4)] in float32 on planted: expected",)),
     "duplicates": ("scatter_add", "int64", ("scatter_add[(4,3), 0, index(4; 5,3), (5,3)] in int64 on planted: expected",)),
 }  # fmt: skip
