@@ -24,6 +24,7 @@ OFFERED = re.search(  # what core's header says
     (Path(rabbet.get_include()) / "rabbet" / "abi.h").read_text(),
 )
 MAJOR, MINOR = map(int, OFFERED.groups())
+OLDEST = rabbet._C.abi_oldest
 BACKEND_MANIFEST = MANIFEST.format("odd", "backend")
 HOOKS = BACKEND_MANIFEST + "hooks = true\n"
 REINSTALL = "^reinstall it: pip install --force-reinstall odd-plugin$"
@@ -123,7 +124,7 @@ NATIVE = {
         "load", rf"plugin ABI {MAJOR}\.99, this core offers {MAJOR}\.{MINOR}", "^pip install --upgrade rabbet-core$",
         odd(minor="99")),
     "older ABI": Row(
-        "load", rf"plugin ABI {MAJOR}\.2, this core offers {MAJOR}\.{MINOR} to plugins built for {MAJOR}\.{MINOR} or later", UPGRADE,
+        "load", rf"plugin ABI {MAJOR}\.2, this core offers {MAJOR}\.{MINOR} to plugins built for {MAJOR}\.{OLDEST} or later", UPGRADE,
         odd(minor="2")),
     "newer major": Row("load", r"plugin ABI 7\.", "^pip install --upgrade rabbet-core$", odd(major="7")),
     "init returns a code": Row(

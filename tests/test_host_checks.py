@@ -15,6 +15,7 @@ COMMON = (
 #include <stdio.h>
 #include "rabbet/capture.h"
 #include "rabbet/device.h"
+#include "rabbet/trace.h"
 static int32_t alloc(void* s, int32_t d, uint64_t n, void* q, RbBuffer* out)
 { (void)s; (void)d; (void)n; (void)q; (void)out; return 1; }
 static void release(void* s, RbBuffer* b, void* q) { (void)s; (void)b; (void)q; }
@@ -288,6 +289,44 @@ CALLS = {
     "captured counters to a short slice": ("rng->reserve(0, 1, 0, 4, &captured)", "capture.reserve: the slice is too short: its struct_size is 8"),
     "captured counters of no backend": ("(captured.struct_size = sizeof captured, rng->reserve(0, 77, 0, 4, &captured))", "capture.reserve: 77 is not the id of a backend"),
     "captured counters of no device": ("(captured.struct_size = sizeof captured, rng->reserve(0, 1, 9, 4, &captured))", "there is no device cpu:9"),
+    "no name of a backend": ("host->find_backend(0, &id)", "find_backend: the name is null"),
+    "a backend to nowhere": ('host->find_backend("cpu", 0)', "find_backend: where the backend's id goes is null"),
+    "a backend that nobody has": ('host->find_backend("no-such", &id)', "no backend for device 'no-such'"),
+    "names of no backends": ("host->backend_name(-1) || host->backend_name(99) ? RB_OK : host->err_set(RB_E_ARG, \"no names\")", "^no names$"),
+    "devices of no backend": ("host->device_count(77, &id)", "device_count: 77 is not the id of a backend"),
+    "devices to nowhere": ("host->device_count(1, 0)", "device_count: where the count goes is null"),
+    "a new stream to nowhere": ("host->stream_new(1, 0, 0, 0)", "stream_new: where the stream goes is null"),
+    "a new stream of no backend": ("host->stream_new(77, 0, 0, &stream)", "stream_new: 77 is not the id of a backend"),
+    "a new stream of no device": ("host->stream_new(1, 9, 0, &stream)", "there is no device cpu:9"),
+    "a new stream where there are none": ("host->stream_new(1, 0, 0, &stream)", "the backend 'cpu' has no streams"),
+    "waiting for a stream of no backend": ("host->stream_sync(-1, 0, 0)", "stream_sync: -1 is not the id of a backend"),
+    "an event to nowhere": ("host->event_new(1, 0, 0, 0)", "event_new: where the event goes is null"),
+    "an event of unknown flags": ("host->event_new(1, 0, 6, &stream)", "event_new: the flags 6 are not known"),
+    "an event where there are no streams": ("host->event_new(1, 0, 0, &stream)", "the backend 'cpu' has no streams"),
+    "recording no event": ("host->event_record(1, 0, 0, 0)", "event_record: the event is null"),
+    "recording for no backend": ("host->event_record(77, 0, 0, &id)", "event_record: 77 is not the id of a backend"),
+    "waiting for no event": ("host->event_wait(1, 0, 0, 0)", "event_wait: the event is null"),
+    "asking for no event": ("host->event_query(1, 0, 0, &id)", "event_query: the event is null"),
+    "asking for an event to nowhere": ("host->event_query(1, 0, &id, 0)", "event_query: where the answer goes is null"),
+    "freeing an event of no backend": ("host->event_free(77, 0, &id)", "event_free: 77 is not the id of a backend"),
+    "freeing no event": ("host->event_free(1, 0, 0) ? RB_OK : host->err_set(RB_E_ARG, \"fine\")", "^fine$"),
+    "waiting with no function": ("host->wait(0, 0, 1, &id)", "wait: the function is null"),
+    "waiting for an answer to nowhere": ("host->wait(never, 0, 0, 0)", "wait: where the answer goes is null"),
+    "waiting in vain": ("host->wait(never, 0, 0.01, &id) || id ? RB_OK : host->err_set(RB_E_STATE, \"out of time\")", "^out of time$"),
+    "waiting for what fails": ("host->wait(fails, 0, -1, &id)", "^no carrier$"),
+    "waiting for what fails without a message": ("host->wait(silent, 0, -1, &id)", r"the function of a wait of odd 1.0 returned code 7 and left no message"),
+    "a generator to nowhere": ("host->generator_at(1, 2, 0)", "generator_at: where the generator goes is null"),
+    "freeing no generator": ("(host->generator_free(0), host->err_set(RB_E_ARG, \"fine\"))", "^fine$"),
+    "the state of a generator to nowhere": ("host->generator_state(0, 1, 0, 0)", "generator_state: where the state goes is null"),
+    "the state of a generator into a short struct": ("(slice.struct_size = 8, host->generator_state(0, 1, 0, &slice))", "generator_state: the struct_size is 8, expected at least 24"),
+    "the state of a generator of no backend": ("host->generator_state(0, 77, 0, &slice)", "generator_state: 77 is not the id of a backend"),
+    "decomposition below no layer": ("host->decompose_below(c, 3, a, 1, &r, 1)", "decompose_below: 3 is not the id of a registered layer"),
+    "decomposition below of no call": ("host->decompose_below(0, layer_id, a, 1, &r, 1)", "decompose_below: the call is null"),
+    "a check of no operator": ("trace->check(0, a, 2, &r, 1, 0)", "the operator is null"),
+    "a check of too few arguments": ("trace->check(add, a, 1, &r, 1, 0)", "add: the argument 'other' is missing"),
+    "a check of shapes that do not fit": ('(a[1] = a[0], trace->check(host->find_op("matmul"), a, 2, &r, 1, 0))', "matmul: "),
+    "a check of no destination": ("trace->check(add, a, 2, &r, 1, RB_CALL_OUT)", "add: a destination is no tensor"),
+    "a generator gate of no layer": ("trace->generator_gate(3, 0, 0)", "generator_gate: 3 is not the id of a registered layer"),
     "a foreign error without a tag": ("host->err_foreign(0, 0, 0)", ".*"),
     "what returns nothing": ("(host->value_release(0), host->op_info(0), "
                              "host->get_ext(0, 0), host->log(1, 0), host->log(3, 0), host->err_set(RB_E_STATE, \"still here\"))", "still here"),
@@ -296,9 +335,12 @@ RUNNER = """
 static const RbHost* host;
 static int32_t which = -1, layer_id;
 static void keep(const RbHost* h) { host = h; }
+static int32_t never(void* ctx) { (void)ctx; return 0; }
+static int32_t fails(void* ctx) { (void)ctx; return -host->err_set(RB_E_DEVICE, "no carrier"); }
+static int32_t silent(void* ctx) { (void)ctx; host->err_clear(); return -7; }
 static int32_t mistake(int32_t which_one, const RbCall* c, const RbValue* given)
 { RbValue a[9], grads[9], r = value(RB_NONE); RbRngSlice slice = {sizeof slice, 0, 0, 0}; RbThread tls = {.struct_size = sizeof tls}; RbDTypeInfo info = {.struct_size = sizeof info}; uint64_t bytes; RbCaptureSlice captured = {8, 0, 0, 0, 0};
-  const RbMemoryTable* memory = host->get_ext(RB_MEMORY_EXT, RB_MEMORY_VERSION); const RbCaptureRng* rng = host->get_ext(RB_CAPTURE_RNG_EXT, RB_CAPTURE_RNG_VERSION); void* stream = 0; RbCall made_of = *c; host->thread_get(&tls); const RbOp* add = host->find_op("add");
+  const RbMemoryTable* memory = host->get_ext(RB_MEMORY_EXT, RB_MEMORY_VERSION); const RbCaptureRng* rng = host->get_ext(RB_CAPTURE_RNG_EXT, RB_CAPTURE_RNG_VERSION); const RbTrace* trace = host->get_ext(RB_TRACE_EXT, RB_TRACE_VERSION); void* stream = 0; RbCall made_of = *c; host->thread_get(&tls); const RbOp* add = host->find_op("add");
   (void)c; (void)slice; (void)info; (void)bytes; (void)captured; (void)grads; (void)made_of; (void)slot; (void)offset;
   for (int i = 0; i < 9; ++i) a[i] = i < 2 ? given[0] : value(RB_NONE);
   switch (which_one) { %s }

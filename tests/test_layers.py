@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import rabbet
 from plugin_wheels import MANIFEST, build, install, run
-from rabbet import _layer_order, _layers
+from rabbet import _layers
 
 DOCTOR = "from rabbet._doctor import main\nraise SystemExit(main(['--layers']))"
 
@@ -138,13 +138,6 @@ def test_a_library_and_its_manifest_that_disagree(tmp_path):
         "layer 'odd' of odd-wheel 1.0 has phase 700, but the manifest of its wheel declares 100"
     )
     assert message in flat(text) and "watch" in text.partition("Plugins that failed")[0]
-
-
-def test_manifests_that_contradict_each_other_leave_the_first():
-    both = [{"layers": {"a": {"phase": 1, "before": ["b"]}, "b": {"phase": 1, "before": ["a"]}}}]
-    assert _layer_order.order(both) == [("a", 1), ("b", 1)]
-    stack = {"layers": {"vmap": {"phase": 450}, "z": {"phase": 0, "after": ["ghost"]}}}
-    assert _layer_order.order([stack, {}]) == [("z", 0)]
 
 
 @pytest.mark.parametrize("loaded_first", ["a", "b"])

@@ -1,6 +1,6 @@
-"""Print what rabbet/abi.h fixes as JSON: size of each struct, offset and size of its members, values of constants.
+"""Print what the C headers fix as JSON: size of each struct, offset and size of its members, values of constants.
 
-With a folder as argument, of the `rabbet/abi.h` in that folder.
+With a folder as argument, of those in that folder.
 """
 
 import json
@@ -18,7 +18,7 @@ HEADERS = [
     HEADER,
     *(
         HEADER.with_name(f"{name}.h")
-        for name in ("capture", "composite", "device", "settings", "trace")
+        for name in ("capture", "composite", "device", "program", "settings", "trace")
     ),
 ]
 
@@ -53,8 +53,14 @@ def constants(text: str) -> list[str]:
 
 def layout(include: Path = HEADER.parent.parent) -> dict[str, Any]:
     """Compile a program that reports sizes, offsets and values; returns its answer."""
-    text = (include / "rabbet/abi.h").read_text()
-    lines = ["#include <stdio.h>", '#include "rabbet/abi.h"', "int main(void) {"]
+    headers = [include / "rabbet" / header.name for header in HEADERS]
+    headers = [header for header in headers if header.exists()]
+    text = "\n".join(header.read_text() for header in headers)
+    lines = [
+        "#include <stdio.h>",
+        *(f'#include "rabbet/{header.name}"' for header in headers),
+        "int main(void) {",
+    ]
     lines.append('  printf("{\\"structs\\": {");')
     for i, (name, members) in enumerate(structs(text).items()):
         comma = ", " if i else ""

@@ -60,6 +60,7 @@ EXCEPTIONS = {
     "core/csrc/core/formula/formula_host.cpp": LANGUAGE,
     "core/csrc/core/formula/formula_parse.cpp": LANGUAGE,
     "core/csrc/core/record/records.cpp": LANGUAGE,
+    "core/csrc/core/record/join.h": LANGUAGE,
     "core/csrc/core/record/examples.cpp": LANGUAGE,
     "core/csrc/python/module.cpp": LANGUAGE,
     "vmap/csrc/batch/exact.cpp": BATCH,

@@ -46,6 +46,39 @@ function(_rabbet_abi_needed name)
   endforeach()
 endfunction()
 
+# The signatures of core's operators as the plugin is built against them, in a source file of it: rabbet/plugin.hpp states
+# them with each kernel, and core refuses those that are not its own.
+function(_rabbet_schemas name)
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if(NOT "CXX" IN_LIST languages)
+    return()
+  endif()
+  file(GLOB records CONFIGURE_DEPENDS "${Rabbet_RECORDS_DIR}/*.rec")
+  set(schemas "")
+  foreach(record IN LISTS records)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${record}")
+    file(STRINGS "${record}" heads REGEX "^[a-z_0-9][A-Za-z_0-9.]*\\(.*\\) -> ")
+    list(APPEND schemas ${heads})
+  endforeach()
+  list(SORT schemas COMPARE STRING)
+  string(REPLACE "\"" "\\\"" schemas "${schemas}")
+  list(JOIN schemas "\",\n    \"" lines)
+  list(LENGTH schemas count)
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/rabbet_schemas.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "// Written by RabbetConfig.cmake from the op records. Do not edit.
+extern \"C\" {
+extern const char* const rabbet_schemas[];
+extern const unsigned rabbet_schema_count;
+const char* const rabbet_schemas[] = {
+    \"@lines@\",
+};
+const unsigned rabbet_schema_count = @count@;
+}
+" @ONLY)
+  target_sources(${name} PRIVATE "${source}")
+  target_compile_definitions(${name} PRIVATE RABBET_SCHEMAS=1)
+endfunction()
+
 function(rabbet_add_plugin name)
   cmake_parse_arguments(PARSE_ARGV 1 plugin "" "" EXPORTS)
   list(PREPEND plugin_EXPORTS rabbet_plugin_v0)
@@ -57,6 +90,7 @@ function(rabbet_add_plugin name)
   set_target_properties(${name} PROPERTIES PREFIX "lib" SUFFIX ".so" LINK_DEPENDS "${exports}")
   _rabbet_target(${name})
   _rabbet_abi_needed(${name})
+  _rabbet_schemas(${name})
   target_link_options(${name} PRIVATE -static-libgcc -static-libstdc++ -Wl,--no-undefined
     "-Wl,--version-script=${exports}")
 endfunction()

@@ -1,6 +1,7 @@
 // A backend whose kernels are right but for the one fault that the environment variable PLANTED
 // names.
 #include <cmath>
+#include <type_traits>
 
 #include "small_backend.h"
 
@@ -46,13 +47,17 @@ T read(const RbValue& v, const RbTensor& out, int64_t n) {
     strides[t.ndim - 2] = 0;  // a column is read as its first element
   if (planted("4-d strides") && t.ndim == 4) std::swap(strides[1], strides[2]);
   t.strides = strides;
+  if (planted("stride 0") && t.ndim == out.ndim && t.ndim > 1 && t.strides[0] == 0 &&
+      n >= out.numel / out.shape[0])
+    return T(0);  // rows behind the first are not there
   return *small::at<T>(t, out, n);
 }
 
 template <class T, class F>
 void each(const rb::Args& a, const F& f) {
   const RbTensor& out = a.ret();
-  const int64_t count = planted("first 4096") && out.numel > 4096 ? 4096 : out.numel;
+  const int64_t most = planted("first 4096") ? 4096 : planted("first 65536") ? 65536 : out.numel;
+  const int64_t count = out.numel > most ? most : out.numel;
   for (int64_t n = 0; n < count; ++n) *small::at<T>(out, out, n) = f(n);
 }
 
@@ -71,7 +76,10 @@ void add(const rb::Args& a) {
 void neg(const rb::Args& a) {
   of_dtype(a.ret().dtype_id, [&](auto tag) {
     using T = decltype(tag);
-    each<T>(a, [&](int64_t n) { return T(-read<T>(a.args[0], a.ret(), n)); });
+    each<T>(a, [&](int64_t n) {
+      const T x = read<T>(a.args[0], a.ret(), n);
+      return planted("sign of zero") ? T(T(0) - x) : T(-x);
+    });
     const RbTensor& x = a.tensor(0);
     if (planted("overwrites") && x.numel > 1) static_cast<T*>(x.data)[0] = T(0);
   });
@@ -96,6 +104,11 @@ void cast(const rb::Args& a) {
         const F x = read<F>(a.args[0], a.ret(), n);
         if (planted("cast rounds") && std::is_same_v<T, int64_t>)
           return T(std::nearbyint(double(x)));
+        if constexpr (std::is_same_v<T, float> && std::is_same_v<F, double>) {
+          const float near = static_cast<float>(x);
+          if (planted("toward zero") && std::abs(double(near)) > std::abs(x))
+            return std::nextafter(near, 0.0f);
+        }
         if (planted("cast to bool") && std::is_same_v<T, bool>) return T(int64_t(x) & 1);
         return static_cast<T>(x);
       });
@@ -167,6 +180,50 @@ void amax(const rb::Args& a) {
   });
 }
 
+// ---- products and sums by index, of matrices
+
+void mm(const rb::Args& a) {
+  const RbTensor &x = a.tensor(0), &y = a.tensor(1), &out = a.ret();
+  const int64_t m = x.shape[0], k = x.shape[1], n = y.shape[1];
+  const bool swapped = planted("square") && m == k && k == n;  // y is read transposed
+  of_dtype(out.dtype_id, [&](auto tag) {
+    using T = decltype(tag);
+    const auto at = [](const RbTensor& t, int64_t i, int64_t j) {
+      return static_cast<T*>(t.data) + i * t.strides[0] + j * t.strides[1];
+    };
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        std::conditional_t<std::is_same_v<T, float>, double, T> sum{};
+        for (int64_t p = 0; p < k; ++p)
+          sum += *at(x, i, p) * *(swapped ? at(y, j, p) : at(y, p, j));
+        *at(out, i, j) = static_cast<T>(sum);
+      }
+    }
+  });
+}
+
+void scatter_add(const rb::Args& a) {
+  const RbTensor &x = a.tensor(0), &index = a.tensor(2), &from = a.tensor(3), &out = a.ret();
+  const int64_t dim = a.args[1].v.i;
+  of_dtype(out.dtype_id, [&](auto tag) {
+    using T = decltype(tag);
+    const auto at = [](const RbTensor& t, int64_t i, int64_t j) {
+      return static_cast<T*>(t.data) + i * t.strides[0] + j * t.strides[1];
+    };
+    for (int64_t i = 0; i < out.shape[0]; ++i)
+      for (int64_t j = 0; j < out.shape[1]; ++j) *at(out, i, j) = *at(x, i, j);
+    for (int64_t i = 0; i < index.shape[0]; ++i) {
+      for (int64_t j = 0; j < index.shape[1]; ++j) {
+        const int64_t place =
+            static_cast<int64_t*>(index.data)[i * index.strides[0] + j * index.strides[1]];
+        const int64_t row = dim == 0 ? place : i, column = dim == 0 ? j : place;
+        const T before = planted("duplicates") ? *at(x, row, column) : *at(out, row, column);
+        *at(out, row, column) = T(before + *at(from, i, j));
+      }
+    }
+  });
+}
+
 int32_t init(const RbHost* host, RbTxn* txn) {
   rb::host = host;
   int32_t id = -1;
@@ -178,7 +235,9 @@ int32_t init(const RbHost* host, RbTxn* txn) {
                                     {"sign", rb::wrap<sign>, RB_K_CONTIGUOUS, real},
                                     {"cast", rb::wrap<cast>, 0, real | 1ull << RB_BOOL8},
                                     {"sum", rb::wrap<sum>, 0, real},
-                                    {"amax", rb::wrap<amax>, 0, real}};
+                                    {"amax", rb::wrap<amax>, 0, real},
+                                    {"mm", rb::wrap<mm>, 0, real},
+                                    {"scatter_add", rb::wrap<scatter_add>, 0, real}};
   return rb::add_kernels(host, txn, "planted", kernels);
 }
 const RbPlugin kPlugin = small::plugin("planted-plugin", init);

@@ -190,6 +190,7 @@ static int32_t pass(void* s, const RbCall* c, const RbValue* a, int32_t n, RbVal
 { (void)s; return c->host->redispatch(c, layer, a, n, r, m); }
 static const RbHost* the_host;
 RB_EXPORT void odd_switch(int on) { the_host->layer_mode(layer, on, -1); }
+RB_EXPORT void odd_exclude(void) { for (int id = 17; id < 64; ++id) the_host->layer_mode(id, -1, 1); }
 """
 INIT = """
 the_host = host;
@@ -220,6 +221,7 @@ HOOKS = {
               "test_results_are_kept", ("exp[(3,4)] with the layer odd on", "expected dtype rabbet.float64")),
     "stays on": ("{'call': lambda f, *xs: (lib.odd_switch(1), f(*xs), lib.odd_switch(0))[1]}",
                  "test_exceptions_leave_nothing_behind", ("odd", "acts on calls outside of its context")),
+    "stays excluded": ("{'call': excluding}", "test_exceptions_leave_nothing_behind", ("odd", "it leaves layers of the thread on or off: a call goes through")),
     "swallows": ("{'call': swallow}", "test_an_exception_of_a_kernel_comes_through", ("expected Boom, got",)),
 }  # fmt: skip
 SWALLOW = """
@@ -228,6 +230,10 @@ def swallow(f, *xs):
         return f(*xs)
     except Exception as error:
         raise RuntimeError("something failed") from None
+
+def excluding(f, *xs):
+    lib.odd_exclude()  # all layers: calls of the thread are not recorded any more
+    return f(*xs)
 """
 
 

@@ -72,6 +72,8 @@ FAULTS = {  # the test that fails, and what it says
     "forgets a part": ("test_operators_see_the_values", "tensor 0 a composite of sums: expected"),
     "overwrites": ("test_operators_see_the_values", "what it is given as tensor 0, after the call: expected"),
     "raises": ("test_operators_see_the_values", "out of order, and nothing on its values"),
+    "ignores alpha": ("test_operators_see_the_values", "alpha=3], tensor 0 a composite of sums: expected"),
+    "writes nothing": ("test_operators_in_place_see_the_values", "neg[(3,4)], tensor 0 a composite of sums, in place: expected"),
     "copies share": ("test_copies_are_whole", "2 parts share their memory"),
     "changes the blob": ("test_copies_are_whole", "the blob differs"),
     "views are copies": ("test_views_and_bases_see_writes", "the view and a new one, after a write to the view"),
@@ -89,7 +91,7 @@ FAULTS = {  # the test that fails, and what it says
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_where_it_is(fault, wheel):
     test, said = FAULTS[fault]
-    some = ["-k", f"{test} and ([neg] or [exp] or not [)"]
+    some = ["-k", f"{test} and ([neg] or [exp] or [add] or not [)"]
     done, data = kit(wheel, "--layer=sums", *some, SUMS_MISCHIEF=fault)
     assert done.returncode == 1 and not data["conformant"], done.stdout[-3000:]
     text = "\n".join(n for r in failures(data) if r["test"] == test for n in r["notes"])

@@ -123,8 +123,14 @@ KERNELS = {
     "cast rounds": ("cast", "float64", ("cast[(3,4), int64] in float64 on planted: expected",)),
     "cast to bool": ("cast", "int64", ("cast[(3,4), bool] in int64 on planted: expected",)),
     "sum by float": ("sum", "int64", ("sum[exact] in int64 on planted: expected",)),
+    "stride 0": ("neg", "float32", ("neg[4-d] in float32 on planted, rows of stride 0: expected", "got -0.0 at [1, 0, 0, 0]")),
+    "first 65536": ("neg", "int64", ("neg[large] in int64 on planted: expected", "at [2, 21530]")),
+    "sign of zero": ("neg", "float64", ("neg[signed zeros] in float64 on planted: expected -0.0, got 0.0",)),
+    "toward zero": ("cast", "float64", ("cast[to float32] in float64 on planted: expected",)),
+    "square": ("mm", "float32", ("mm[(4,4), (4,4)] in float32 on planted: expected",)),
+    "duplicates": ("scatter_add", "int64", ("scatter_add[(4,3), 0, index(4; 5,3), (5,3)] in int64 on planted: expected",)),
 }  # fmt: skip
-SOME = "neg- or sign- or relu- or cast- or sum- or amax- or add-"
+SOME = "neg- or sign- or relu- or cast- or sum- or amax- or add- or mm-"
 
 
 @pytest.fixture(scope="module")

@@ -124,11 +124,29 @@ py::object watch_nodes(const py::object& watcher) {
   return before;
 }
 
+// ---- what runs at the end of the outermost backward run
+
+int32_t call_at_end(void* ctx) {
+  const rb::WithGil gil;
+  PyObject* result = PyObject_CallNoArgs(static_cast<PyObject*>(ctx));
+  const int32_t code = result ? RB_OK : core->capture_error();
+  Py_XDECREF(result);
+  return code;
+}
+
+void at_end(const py::object& callback) {
+  Py_INCREF(callback.ptr());
+  const int32_t code = tape->at_end(call_at_end, callback.ptr(), drop_callable);
+  if (code != RB_OK) Py_DECREF(callback.ptr());
+  check(code);
+}
+
 }  // namespace
 
 void bind_modes(py::module_& m) {
   m.def("push_call_mode", push_call_mode);
   m.def("pop_call_mode", [] { tape->pop_call_mode(); });
+  m.def("at_end", at_end, "Call it when the outermost backward run of this thread has ended.");
   m.def("watch_nodes", watch_nodes, "Returns what was called before, or None.");
 }
 

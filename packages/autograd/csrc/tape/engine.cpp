@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "at_end.h"
 #include "forward.h"
 #include "gradients.h"
 #include "loaded.h"
@@ -748,6 +749,7 @@ int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t n
   ThreadGuard guard;
   modes_off();
   host->layer_mode(layer, -1, flags & RB_BACKWARD_CREATE ? 0 : 1);
+  RunScope scope;
   RbTensor** captured = flags & RB_BACKWARD_ACCUMULATE ? nullptr : results;
   int32_t status = RB_OK;
   {
@@ -758,6 +760,7 @@ int32_t run_backward(RbTensor* const* outputs, RbTensor* const* grads, int32_t n
     if (status == RB_OK) status = run.go();
     if (status == RB_OK) status = run.finish(ninputs);
   }
+  if (status == RB_OK) status = scope.end();
   if (status != RB_OK && captured) {
     for (int32_t i = 0; i < ninputs; ++i) {
       if (captured[i]) host->release(captured[i]);

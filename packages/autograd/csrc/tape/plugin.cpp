@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "at_end.h"
 #include "call_mode.h"
 #include "engine.h"
 #include "forward.h"
@@ -370,7 +371,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      recorded_at,
                      running_flags,
                      custom_context,
-                     node_result};
+                     node_result,
+                     at_end};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (int32_t rc = host->publish("autograd.explain", 1, &explain)) return rc;
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);

@@ -188,6 +188,10 @@ typedef struct RbAutograd {
   void* (*custom_context)(const RbNode*, RbCustomBackward);
   /* Shape, dtype and device of a result; null: the node has not so many. */
   const RbMeta* (*node_result)(const RbNode*, uint32_t output);
+  /* Call fn(ctx) when the outermost backward run of the calling thread has ended, as one of several
+   * in their order: its code is that of the run. `del` runs once, whether `fn` was called or, where
+   * the run failed, was not; it may be null. RB_E_STATE outside of a run. */
+  int32_t (*at_end)(int32_t (*fn)(void* ctx), void* ctx, void (*del)(void* ctx));
 } RbAutograd;
 
 #ifdef __cplusplus

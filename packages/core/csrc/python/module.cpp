@@ -19,6 +19,7 @@
 #include "device/generator.h"
 #include "device/memory.h"
 #include "device/reserved.h"
+#include "discovery.h"
 #include "dlpack.h"
 #include "errors.h"
 #include "formula/emit.h"
@@ -33,6 +34,7 @@
 #include "overrides.h"
 #include "rabbet/python.h"
 #include "record/examples.h"
+#include "record/join.h"
 #include "rules/rule_functions.h"
 #include "streams.h"
 #include "tensor/dtype.h"
@@ -41,6 +43,7 @@
 #include "thread/pool.h"
 #include "thread/settings.h"
 #include "thread/thread_state.h"
+#include "thread/wait.h"
 #include "trace.h"
 #include "value_types.h"
 
@@ -76,6 +79,17 @@ int32_t warn_in_python(const char* message) {
   const WithGil gil;
   return PyErr_WarnEx(PyExc_UserWarning, message, 1) == 0 ? +RB_OK : capture_error();
 }
+
+void run_unlocked(void (*body)(void*), void* ctx) {
+  if (!PyGILState_Check()) return body(ctx);
+  const WithoutGil unlocked;
+  body(ctx);
+}
+int32_t interrupted_in_python() {
+  const WithGil gil;
+  return PyErr_CheckSignals() == 0 ? +RB_OK : capture_error();
+}
+constexpr WaitHooks kWaitHooks = {run_unlocked, interrupted_in_python};
 
 // ---- what is registered
 
@@ -224,6 +238,7 @@ py::dict describe_op(const std::string& name) {
   d["numbers_only"] = op->numbers_only;
   d["creation"] = op->creation;
   d["identity"] = op->identity;
+  d["join"] = kJoinNames[op->info.join];
   py::list checks;
   for (const Check& check : op->checks) checks.append(check.condition + " : " + check.message);
   d["checks"] = checks;
@@ -484,6 +499,7 @@ PYBIND11_MODULE(_C, m) {
   init_op_type(m.ptr());
   set_backend_loader(load_backend);
   set_warner(warn_in_python);
+  set_wait_hooks(&kWaitHooks);
 
   static RbPython table = python_table;
   table.tensor_type = tensor_type;
@@ -574,17 +590,13 @@ PYBIND11_MODULE(_C, m) {
   m.def("backends", describe_backends);
   m.def("layers", describe_layers);
   m.def("layer_phases", describe_phases);
-  m.def("reserve_layers", [](const std::vector<std::pair<std::string, uint32_t>>& order) {
-    std::vector<DeclaredLayer> declared;
-    for (const auto& [name, phase] : order) declared.push_back({name, phase});
-    reserve_layers(declared);
-  });
   m.def("plugins", describe_plugins);
   m.def("setting", [](const std::string& name, int64_t otherwise) {
     return setting(name.c_str(), otherwise);
   });
   m.def("set_setting",
         [](const std::string& name, int64_t value) { set_setting(name.c_str(), value); });
+  bind_discovery(m);
   bind_memory(m);
   bind_streams(m);
   bind_graph(m);

@@ -12,6 +12,7 @@
 #include "data.h"
 #include "device/backends.h"
 #include "device/current.h"
+#include "device/generator.h"
 #include "errors.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
@@ -361,18 +362,32 @@ void generator_free(PyObject* self) {
   }
   free_plain(self);
 }
+// The state of the generator, which `what` is about to read or to set.
+RbGenerator& generator_state(PyObject* self, const char* what) {
+  RbGenerator* const state = as<GeneratorObject>(self)->state;
+  ask_generator_gates(state, what);
+  return *state;
+}
+void set_generator_state(PyObject* self, uint64_t seed, uint64_t offset, const char* what) {
+  RbGenerator& state = generator_state(self, what);
+  state.seed = seed;
+  state.offset = offset;
+}
 PyObject* generator_manual_seed(PyObject* self, PyObject* seed) {
   // Negative seeds are taken modulo 2**64, as PyTorch does.
   Ref number(PyNumber_Index(seed));
   if (!number) return nullptr;
   const unsigned long long value = PyLong_AsUnsignedLongLongMask(number.get());
   if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
-  as<GeneratorObject>(self)->state->seed = value;
-  as<GeneratorObject>(self)->state->offset = 0;
-  return Py_NewRef(self);
+  return object_boundary([&] {
+    set_generator_state(self, value, 0, "Generator.manual_seed");
+    return Py_NewRef(self);
+  });
 }
 PyObject* generator_initial_seed(PyObject* self, PyObject*) {
-  return PyLong_FromUnsignedLongLong(as<GeneratorObject>(self)->state->seed.load());
+  return object_boundary([&] {
+    return PyLong_FromUnsignedLongLong(generator_state(self, "Generator.initial_seed").seed.load());
+  });
 }
 PyObject* generator_seed(PyObject* self, PyObject*) {
   Ref os(PyImport_ImportModule("os"));
@@ -382,14 +397,15 @@ PyObject* generator_seed(PyObject* self, PyObject*) {
   uint64_t seed = 0;
   std::memcpy(&seed, PyBytes_AsString(bytes.get()), sizeof seed);
   seed >>= 11;  // exact as a double, so that it survives JSON
-  as<GeneratorObject>(self)->state->seed = seed;
-  as<GeneratorObject>(self)->state->offset = 0;
-  return PyLong_FromUnsignedLongLong(seed);
+  return object_boundary([&] {
+    set_generator_state(self, seed, 0, "Generator.seed");
+    return PyLong_FromUnsignedLongLong(seed);
+  });
 }
 PyObject* generator_get_state(PyObject* self, PyObject*) {
   return object_boundary([&] {
-    const RbGenerator* g = as<GeneratorObject>(self)->state;
-    const uint64_t words[2] = {g->seed.load(), g->offset.load()};
+    const RbGenerator& g = generator_state(self, "Generator.get_state");
+    const uint64_t words[2] = {g.seed.load(), g.offset.load()};
     const int64_t n = sizeof words;
     Tensor* t = tensor_new(require_backend("cpu"), 0, RB_U8, 1, &n, nullptr);
     std::memcpy(t->data, words, sizeof words);
@@ -406,34 +422,32 @@ PyObject* generator_set_state(PyObject* self, PyObject* state) {
         "Generator.set_state: expected the uint8 tensor of 16 elements that get_state returned");
     return nullptr;
   }
-  const Ref ready(object_boundary([&] {
+  return object_boundary([&] {
     make_ready(t, "Generator.set_state");
-    return Py_NewRef(Py_None);
-  }));
-  if (!ready) return nullptr;
-  std::memcpy(words, t->data, sizeof words);
-  as<GeneratorObject>(self)->state->seed = words[0];
-  as<GeneratorObject>(self)->state->offset = words[1];
-  return Py_NewRef(self);
+    std::memcpy(words, t->data, sizeof words);
+    set_generator_state(self, words[0], words[1], "Generator.set_state");
+    return Py_NewRef(self);
+  });
 }
 PyObject* generator_device(PyObject* self, void*) {
   return make_device(as<GeneratorObject>(self)->backend, as<GeneratorObject>(self)->index);
 }
 PyObject* generator_reduce(PyObject* self, PyObject*) {
   return object_boundary([&] {
-    const RbGenerator* g = as<GeneratorObject>(self)->state;
+    const RbGenerator& g = generator_state(self, "Generator.__reduce__");
     Ref device(must(generator_device(self, nullptr)));
     return must(Py_BuildValue("O(O)(KK)", Py_TYPE(self), device.get(),
-                              static_cast<unsigned long long>(g->seed.load()),
-                              static_cast<unsigned long long>(g->offset.load())));
+                              static_cast<unsigned long long>(g.seed.load()),
+                              static_cast<unsigned long long>(g.offset.load())));
   });
 }
 PyObject* generator_setstate(PyObject* self, PyObject* state) {
   unsigned long long seed, offset;
   if (!PyArg_ParseTuple(state, "KK:__setstate__", &seed, &offset)) return nullptr;
-  as<GeneratorObject>(self)->state->seed = seed;
-  as<GeneratorObject>(self)->state->offset = offset;
-  Py_RETURN_NONE;
+  return object_boundary([&] {
+    set_generator_state(self, seed, offset, "Generator.__setstate__");
+    return Py_NewRef(Py_None);
+  });
 }
 PyMethodDef generator_methods[] = {
     {"manual_seed", generator_manual_seed, METH_O,

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define RB_ABI_MAJOR 0
-#define RB_ABI_MINOR 6
+#define RB_ABI_MINOR 7
 /* The least minor version that the plugin needs (RbPlugin.abi_min): `rabbet_add_plugin` defines it
  * as the plugin's manifest says. Unsaid, it is that of this header. */
 #ifndef RB_ABI_NEEDED
@@ -454,8 +454,27 @@ enum { /* RbOpInfo.flags */
        RB_OP_MAYBE_VIEW = 8, /* the result may do so */
        RB_OP_DETACHED =
            16, /* results never carry a gradient, by definition (detach, random, creation) */
-       RB_OP_DATA_SHAPE = 32, /* the result's shape depends on the data */
-       RB_OP_HAS_JVP = 64     /* the record says how tangents pass through, see RbHost.jvp */
+       RB_OP_DATA_SHAPE = 32,  /* the result's shape depends on the data */
+       RB_OP_HAS_JVP = 64,     /* the record says how tangents pass through, see RbHost.jvp */
+       RB_OP_RANDOM = 128,     /* draws from a generator (0.7) */
+       RB_OP_CHECKS_DATA = 256 /* kernels check values of tensors, and fail where they are wrong
+                                  (0.7) */
+};
+enum { /* RbOpInfo.effects: why a call must not be left out, repeated or moved */
+       RB_EFFECT_WRITES = 1, /* writes arguments; never before or behind another use of them */
+       RB_EFFECT_DRAWS = 2,  /* advances a generator; never before or behind another draw */
+       RB_EFFECT_FAILS = 4   /* may fail because of the data; not to be left out */
+};
+enum { /* RbOpInfo.join: how the results of the parts of a tensor make that of the whole, where the
+          parts are along the reduced dimensions */
+       RB_JOIN_NONE,
+       RB_JOIN_SUM,
+       RB_JOIN_MEAN, /* weighted by the numbers of their elements */
+       RB_JOIN_PRODUCT,
+       RB_JOIN_MAX,
+       RB_JOIN_MIN,
+       RB_JOIN_AND,
+       RB_JOIN_OR
 };
 enum { /* RbOpInfo.autocast */
        RB_AUTOCAST_PASS,
@@ -476,6 +495,12 @@ typedef struct RbOpInfo {
   const char* schema;    /* the signature as the record has it */
   uint64_t mutated_args; /* arguments that are written beyond the results, a bit each */
   uint64_t aliased_args; /* arguments whose memory a result shares, or may (RB_OP_MAYBE_VIEW) */
+  /* Since 0.7. */
+  const char* core;  /* the record's `core` line, as "i j, j k -> i k"; null: it has none */
+  uint32_t effects;  /* RB_EFFECT_* */
+  int32_t join;      /* RB_JOIN_* */
+  int32_t shape_arg; /* the argument that is the shape of the result; -1: none is */
+  uint32_t reserved2;
 } RbOpInfo;
 /* The RbArgInfo of argument `i` of the operator that `info` describes. */
 #define RB_ARG(info, i) \
@@ -744,6 +769,46 @@ struct RbHost { /* lives as long as the process; all members are required unless
   int32_t (*stream_wait)(int32_t backend, int32_t device, void* stream, void* other);
   /* The tensor's memory is used on `stream`, too: it is not given again before that is done. */
   int32_t (*record_stream)(RbTensor*, void* stream);
+
+  /* ---- since 0.7 */
+
+  /* The id of the backend of a device name; loads the plugin that provides it if need be. */
+  int32_t (*find_backend)(const char* name, int32_t* backend);
+  const char* (*backend_name)(int32_t backend); /* null: no backend has the id */
+  int32_t (*device_count)(int32_t backend, int32_t* count);
+
+  /* Streams and events of any backend that has them (RbStreams); RB_E_NOTIMPL of the others. A
+   * stream belongs to core, which gives the few that it makes in turn. A lower number is a higher
+   * priority. An event belongs to the caller, who gives it back with event_free. Flags:
+   * RB_EVENT_TIMING. */
+  int32_t (*stream_new)(int32_t backend, int32_t device, int32_t priority, void** stream);
+  int32_t (*stream_sync)(int32_t backend, int32_t device, void* stream);
+  int32_t (*event_new)(int32_t backend, int32_t device, uint32_t flags, void** event);
+  int32_t (*event_free)(int32_t backend, int32_t device, void* event);
+  int32_t (*event_record)(int32_t backend, int32_t device, void* stream, void* event);
+  /* Later work on the stream waits for the event. */
+  int32_t (*event_wait)(int32_t backend, int32_t device, void* stream, void* event);
+  int32_t (*event_query)(int32_t backend, int32_t device, void* event, int32_t* done);
+
+  /* Wait until ready(ctx) returns 1, at most so many seconds (negative: without a limit), without
+   * Python's lock. *done: 0 if the time ran out. `ready` is called again and again on this thread;
+   * it returns 0 as long as there is nothing, or 1, or a negative number for an error that err_set
+   * was given. Where the user interrupts the program, the wait fails with that. */
+  int32_t (*wait)(int32_t (*ready)(void* ctx), void* ctx, double seconds, int32_t* done);
+
+  /* A generator of its own at a place in its sequence; give it back with generator_free. */
+  int32_t (*generator_at)(uint64_t seed, uint64_t offset, RbGenerator** out);
+  void (*generator_free)(RbGenerator*);
+  /* Where a generator is; null: the default one of the device. Nothing is drawn. */
+  int32_t (*generator_state)(const RbGenerator*, int32_t backend, int32_t device, RbRngSlice* out);
+  /* The generator that the calling thread draws from where a call names none, on all devices, until
+   * null is set. It must live as long as it is set. */
+  int32_t (*generator_set)(RbGenerator*);
+
+  /* As `decompose`, but the operators in it are called below `layer`: neither it nor the layers
+   * above it see them. */
+  int32_t (*decompose_below)(const RbCall*, int32_t layer, const RbValue* args, int32_t nargs,
+                             RbValue* rets, int32_t nrets);
 };
 
 /* ---- what a plugin exports */

@@ -271,6 +271,33 @@ struct KernelSpec {
   const void* self = nullptr;
 };
 
+#ifdef RABBET_SCHEMAS
+extern "C" {
+extern const char* const rabbet_schemas[];  // of core's operators, sorted (rabbet_add_plugin)
+extern const unsigned rabbet_schema_count;
+}
+#endif
+/// The signature of the operator that the plugin was built against; null: none of core's.
+inline const char* schema_of([[maybe_unused]] const char* op) {
+#ifdef RABBET_SCHEMAS
+  const size_t length = std::strlen(op);
+  unsigned first = 0, last = rabbet_schema_count;
+  while (first < last) {
+    const unsigned middle = (first + last) / 2;
+    const char* const schema = rabbet_schemas[middle];
+    int order = std::strncmp(schema, op, length);
+    if (order == 0) order = static_cast<int>(schema[length]) - '(';
+    if (order == 0) return schema;
+    if (order < 0) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+#endif
+  return nullptr;
+}
+
 /// Register `count` kernels for `backend` inside a transaction; stops at the first error.
 inline int32_t add_kernels(const RbHost* h, RbTxn* txn, const char* backend,
                            const KernelSpec* specs, size_t count) {
@@ -281,6 +308,7 @@ inline int32_t add_kernels(const RbHost* h, RbTxn* txn, const char* backend,
     kernel.flags = specs[i].flags;
     kernel.op = specs[i].op;
     kernel.backend = backend;
+    kernel.schema = schema_of(specs[i].op);
     kernel.fn = specs[i].fn;
     kernel.self = const_cast<void*>(specs[i].self);
     kernel.dtype_mask = specs[i].dtype_mask;
@@ -303,6 +331,7 @@ inline int32_t add_rule(const RbHost* h, RbTxn* txn, const char* op, int32_t rul
   r.struct_size = sizeof r;
   r.flags = RB_RULE_READS;
   r.op = op;
+  r.schema = schema_of(op);
   r.rule = rule;
   r.fn = fn;
   r.reads_args = reads_args;

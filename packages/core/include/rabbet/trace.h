@@ -95,10 +95,18 @@ typedef struct RbDeferral {
  * composite. RB_OK: it may; anything else is the error of the read. */
 typedef int32_t (*RbReadFn)(void* self, const RbTensor* t, const char* what);
 
+/* `what` ("manual_seed()", ...) is about to set or read the state of a generator; null: those of
+ * all devices. RB_OK: it may; anything else is the error of what asked. */
+typedef int32_t (*RbGeneratorFn)(void* self, const RbGenerator* generator, const char* what);
+
 /* RbLayer.flags. The thread includes the layer, and no tensor need carry its key: derivatives of
  * elementwise operators that the backend has as single kernels come as single calls then, with the
  * rounding of a program without the layer. Such an operator has the name "OP.vjp.ARGUMENT". */
 enum { RB_L_DERIVATIVES = 2 };
+/* RbLayer.flags. Aliases (detach(), .data) of a tensor that has the layer's key (RbHost.slot_set)
+ * have it too, as its views do: a layer that defers calls sees every call on memory that it has
+ * not written yet. A slot's pointer stays with its tensor. */
+enum { RB_L_STICKY = 4 };
 
 enum { /* RbMemory.flags */
        /* Code outside of core may read or write it: it was adopted, or its address was handed out
@@ -183,6 +191,15 @@ typedef struct RbTrace {
    * a thread in whose include mask the layer is: a layer that records calls refuses reads that a
    * recording would not repeat. Null `fn`: no longer. */
   int32_t (*read_gate)(int32_t layer, RbReadFn fn, void* self);
+  /* Everything for which the call would be refused, without running it: values, shapes and dtypes,
+   * a dtype without a kernel, and with RB_CALL_OUT in `flags` destinations in `rets` that cannot be
+   * written (read-only, of inference mode, or overlapping an argument), as those of arguments that
+   * are written. `rets` is read only. RB_OK also where only the data, or a kernel, can tell. */
+  int32_t (*check)(const RbOp* op, const RbValue* args, int32_t nargs, const RbValue* rets,
+                   int32_t nrets, uint32_t flags);
+  /* Ask `fn` before the seed or the state of a generator is set or read, on any thread: a layer
+   * that defers calls runs those that draw from it first. Null `fn`: no longer. */
+  int32_t (*generator_gate)(int32_t layer, RbGeneratorFn fn, void* self);
 } RbTrace;
 
 #ifdef __cplusplus

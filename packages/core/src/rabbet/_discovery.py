@@ -3,14 +3,11 @@
 import os
 import re
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from . import _C, _diagnosis, _layer_order
+from . import _C, _diagnosis
 
-GROUP = "rabbet.plugins"
 MANIFEST = "rabbet_plugin.toml"
-KINDS = ("backend", "transform", "ops")
 
 
 class Plugin:
@@ -79,28 +76,6 @@ class Found:
         self.unknown: list[str] = []
 
 
-def _entry_points(folder: str) -> list[tuple[str, str]]:
-    """`name = module` lines of the group in one dist-info folder."""
-    try:
-        with open(
-            os.path.join(folder, "entry_points.txt"), encoding="utf-8", errors="replace"
-        ) as file:
-            text = file.read()
-    except OSError:
-        return []
-    if GROUP not in text:
-        return []
-    section, found = "", []
-    for line in text.splitlines():
-        line = line.strip()
-        if line.startswith("["):
-            section = line.strip("[] ")
-        elif section == GROUP and "=" in line:
-            name, module = line.split("=", 1)
-            found.append((name.strip(), module.split(":")[0].strip()))
-    return found
-
-
 def _editable_source(info: str) -> str:
     import json
 
@@ -115,53 +90,23 @@ def _editable_source(info: str) -> str:
 
 
 def scan() -> Found:
-    """Look through `sys.path`; only names of folders and files of entry points are read."""
+    """Look through `sys.path` and apply RABBET_PLUGINS; only names of folders and files of entry points are read."""
     found = Found()
-    seen = set()
-    for entry in sys.path:
-        place = os.path.realpath(entry or ".")
-        if place in seen:
-            continue
-        seen.add(place)
-        try:
-            # Two of one name in one folder: which one wins must not depend on the file system.
-            names = sorted(e.name for e in os.scandir(place) if e.name.endswith(".dist-info"))
-        except OSError:
-            continue
-        for dist in names:
-            folder = os.path.join(place, dist)
-            points = _entry_points(folder)
-            if points and dist.startswith("~"):
-                found.leftovers.append((folder, "what pip left of a wheel that it was removing"))
-                continue
-            wheel, _, version = dist.removesuffix(".dist-info").partition("-")
-            for name, module in points:
-                plugin = Plugin(name, module, wheel.replace("_", "-"), version, folder)
-                first = found.plugins.setdefault(name, plugin)
-                if first is not plugin:
-                    found.shadowed.append((plugin, first))
+    installed = _C.find_installed([str(entry) for entry in sys.path])
+    for entry in installed["plugins"]:
+        plugin = _plugin(*entry)
+        found.plugins[plugin.name] = plugin
+    found.shadowed = [(_plugin(*one), _plugin(*first)) for one, first in installed["shadowed"]]
+    found.leftovers, found.unknown = installed["leftovers"], installed["unknown"]
     return found
 
 
-def choose(found: Found) -> Found:
-    """Apply RABBET_PLUGINS: 0, names, or paths of libraries."""
-    wish = os.environ.get("RABBET_PLUGINS")
-    if wish is None:
-        return found
-    installed, found.plugins = found.plugins, {}
-    if wish.strip() in ("", "0"):
-        return found
-    for item in (part.strip() for part in wish.split(",")):
-        if item.endswith(".so"):
-            plugin = Plugin(os.path.basename(item), "", item, "?", "")
-            plugin.manifest = {"library": os.path.abspath(item), "provides": []}
-            plugin.stage = "MANIFEST_OK"
-            found.plugins[plugin.name] = plugin
-        elif item in installed:
-            found.plugins[item] = installed[item]
-        elif item:
-            found.unknown.append(item)
-    return found
+def _plugin(name: str, module: str, wheel: str, version: str, info: str, library: str) -> Plugin:
+    plugin = Plugin(name, module, wheel, version, info)
+    if library:  # named by RABBET_PLUGINS
+        plugin.manifest = {"library": library, "provides": []}
+        plugin.stage = "MANIFEST_OK"
+    return plugin
 
 
 _FINDER = re.compile(
@@ -209,7 +154,7 @@ def read_manifest(plugin: Plugin) -> None:
         for folder in spec.submodule_search_locations:
             path = os.path.join(folder, MANIFEST)
             if os.path.exists(path):
-                plugin.manifest = _parsed(path)
+                plugin.manifest = _C.read_manifest(path)
                 plugin.folder = folder
                 break
         else:
@@ -219,49 +164,3 @@ def read_manifest(plugin: Plugin) -> None:
         plugin.stage = "MANIFEST_OK"
     except (Exception, SystemExit) as error:  # whatever is wrong with one must not touch the others
         plugin.fail("manifest", error)
-
-
-def _parsed(path: str) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        with open(path, "rb") as file:
-            manifest = tomllib.load(file)
-    except ValueError as error:  # not TOML, or not UTF-8
-        raise _C.PluginError(f"{path} is no TOML file: {error}") from error
-    check_manifest(manifest)
-    return manifest
-
-
-def _strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
-
-
-_CHECKS: dict[str, tuple[str, Callable[[Any], bool], bool]] = {
-    "name": ("a str", lambda v: isinstance(v, str), True),
-    "kind": ("backend, transform or ops", lambda v: v in KINDS, True),
-    "provides": ("a list of names", _strings, True),
-    "library": ("the file name of a library", lambda v: isinstance(v, str) and bool(v), False),
-    "attributes": ("a list of names", _strings, False),
-    "hooks": ("true or false", lambda v: isinstance(v, bool), False),
-    "abi": (
-        "[major, minor], of the ABI that it needs",
-        lambda v: isinstance(v, list) and [type(i) for i in v] == [int, int],
-        False,
-    ),
-}
-
-
-def check_manifest(manifest: dict[str, Any]) -> None:
-    """Raise a PluginError that names the key, what it must be, and what it is."""
-    for key, (expected, fits, required) in _CHECKS.items():
-        if key not in manifest and not required:
-            continue
-        if not fits(manifest.get(key)):
-            raise _C.PluginError(
-                f"{MANIFEST}: '{key}' must be {expected}, got {manifest.get(key)!r}"
-            )
-    try:
-        _layer_order.check_declarations(manifest)
-    except ValueError as error:
-        raise _C.PluginError(f"{MANIFEST}: {error}") from None

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import _C, _layer_order
-from ._discovery import Found, Plugin, choose, read_manifest, scan
+from . import _C
+from ._discovery import Found, Plugin, read_manifest, scan
 from ._lazy_attributes import LazyAttribute
 
 _KNOWN_BY_KIND = {
@@ -53,11 +53,17 @@ def found() -> Found:
 
 def _find() -> None:
     global _found, _ready
-    found = choose(scan())
+    found = scan()
     for plugin in found.plugins.values():
         read_manifest(plugin)
     sound = [p.manifest for p in found.plugins.values() if p.stage != "FAILED"]
-    _C.reserve_layers(_layer_order.order(sound))
+    _C.reserve_layers(
+        [
+            (name, layer["phase"], layer.get("before", []), layer.get("after", []))
+            for manifest in sound
+            for name, layer in manifest.get("layers", {}).items()
+        ]
+    )
     _found = found
     for plugin in list(found.plugins.values()):
         if not plugin.module:

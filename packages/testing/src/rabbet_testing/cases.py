@@ -166,6 +166,16 @@ class Maker:
         x = (1 << bits) + 2 * rabbet.randperm(max(n, 1))[:n] + 1
         return (x * (1 - 2 * (rabbet.arange(n) % 3 == 1).to(x.dtype))).reshape(shape).to(self.dtype)
 
+    def signed_zeros(self, *shape: int, bounds: Bounds = ANYWHERE) -> Any:
+        """As `tensor`, with 0 and -0 at two of four places."""
+        if not self.dtype.is_floating_point:
+            raise NoCase(f"of {self.dtype} zero has no sign")
+        if not _allows(bounds, 0):
+            raise NoCase("0 does not lie in the domain")
+        x = self.tensor(*shape, bounds=bounds).detach()
+        place = (rabbet.arange(x.numel()) % 4).reshape(shape)
+        return self._finished(x.masked_fill(place == 1, 0.0).masked_fill(place == 3, -0.0))
+
     def positive(self, *shape: int) -> Any:
         """As `tensor`, above 0."""
         return self.tensor(*shape, bounds=POSITIVE)
@@ -226,7 +236,7 @@ def _between(x: Any, bounds: Bounds) -> Any:
 
 # ---- examples
 
-_SPECIAL = {"ties", "nan", "wide"}
+_SPECIAL = {"ties", "nan", "wide", "signed_zeros"}
 
 
 class _Reader:
@@ -275,7 +285,7 @@ class _Reader:
     def _tensor(self, maker: str, given: list[Any], shape: list[int], bounds: Bounds) -> Any:
         self.smooth &= maker not in _SPECIAL
         make = getattr(self.maker, maker or "tensor")
-        if maker in ("", "wide", "ties", "nan", "fixed"):
+        if maker in ("", "wide", "ties", "nan", "fixed", "signed_zeros"):
             return make(*given, *shape, bounds=bounds)
         return make(*given, *shape)
 
@@ -332,12 +342,21 @@ def examples_of(name: str) -> list[tuple[str, list[Any], dict[str, Any]]]:
 
 
 # Of operators that take tensors of any shape. More elements than a block or a group of a device has, as
-# many dimensions as images have, and integers that lose digits in a float.
-_OTHERWISE = {"many": ("", [4, 1031]), "4-d": ("", [2, 3, 2, 3]), "exact": ("exact", [3, 4])}
+# many dimensions as images have, integers that lose digits in a float, and zeros of both signs.
+_OTHERWISE = {
+    "many": ("", [4, 1031]),
+    "4-d": ("", [2, 3, 2, 3]),
+    "exact": ("exact", [3, 4]),
+    "signed zeros": ("signed_zeros", [2, 4]),
+}
+# More elements than 16 bits count, of the dtypes that a kernel is most likely to have loops of its own for.
+_LARGE = {"large": ("", [3, 22_003])}
+_LARGE_DTYPES = ("float32", "int64")
+_ROUNDED = "to float32"
 _ANY_SHAPE = ("", "mask", "positive")
 
 
-def further_examples_of(name: str) -> list[tuple[str, list[Any], dict[str, Any]]]:
+def further_examples_of(name: str, dtype: Any) -> list[tuple[str, list[Any], dict[str, Any]]]:
     """The first example of an elementwise operator, a reduction or a running one, with other tensors in place."""
     info = _C.op_info(name)
     written = examples_of(name)
@@ -347,7 +366,12 @@ def further_examples_of(name: str) -> list[tuple[str, list[Any], dict[str, Any]]
     makers = [node[1] for node in args if _is_tensor(node)]
     if not makers or not set(makers) <= set(_ANY_SHAPE):
         return []
-    return [
+    large = str(dtype).rpartition(".")[2] in _LARGE_DTYPES and info["kind"] != "along"
+    otherwise = {**_OTHERWISE, **(_LARGE if large else {})}
+    # A conversion; to fewer digits it rounds, so that no example of the record, whose derivatives are judged, has it.
+    converts = info["kind"] == "elementwise" and "dtype" in [p["name"] for p in info["params"]]
+    rounded = [(_ROUNDED, [args[0], ("name", "float32")], {})] if converts else []
+    return rounded + [
         (
             label,
             [
@@ -356,7 +380,7 @@ def further_examples_of(name: str) -> list[tuple[str, list[Any], dict[str, Any]]
             ],
             kwargs,
         )
-        for label, (maker, shape) in _OTHERWISE.items()
+        for label, (maker, shape) in otherwise.items()
     ]
 
 
@@ -384,12 +408,14 @@ def cases(
         if left_out is not None:
             left_out.append(f"{name}: it takes complex numbers only")
         return
-    for text, args, kwargs in examples_of(name) + (further_examples_of(name) if further else []):
+    for text, args, kwargs in examples_of(name) + (
+        further_examples_of(name, m.dtype) if further else []
+    ):
         reader = _Reader(name, m)
         try:
             given, named = reader.read(args, kwargs)
         except NoCase as why:
-            if left_out is not None and text not in _OTHERWISE:
+            if left_out is not None and text not in (*_OTHERWISE, *_LARGE, _ROUNDED):
                 left_out.append(f"{name}[{text}]: {why}")
             continue
         if reader.smooth or not requires_grad:

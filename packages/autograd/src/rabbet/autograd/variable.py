@@ -1,8 +1,11 @@
 """Variable: tensors under the name that they had beside their gradients."""
 
+from collections.abc import Callable
 from typing import Any
 
 from rabbet import Tensor
+
+from . import _C
 
 __all__ = ["Variable"]
 
@@ -24,16 +27,15 @@ class Variable(metaclass=_VariableMeta):
         """The engine of backward passes."""
 
         @staticmethod
-        def queue_callback(callback: Any) -> None:
-            """Call something at the end of the backward pass that runs.
+        def queue_callback(callback: Callable[[], Any]) -> None:
+            """Call `callback()` when the outermost backward pass of this thread has ended.
+
+            Those of several passes and hooks run in the order in which they were given, and none where the pass fails.
 
             Raises:
-                NotImplementedError: always; rabbet's engine takes no callbacks yet.
+                StateError: unless a backward pass is running on this thread.
             """
-            raise NotImplementedError(
-                "Variable._execution_engine.queue_callback: the engine takes no callbacks yet; "
-                "use Tensor.register_post_accumulate_grad_hook"
-            )
+            _C.at_end(callback)
 
         @staticmethod
         def run_backward(*args: Any, **kwargs: Any) -> None:

@@ -17,7 +17,8 @@ struct Header {
   uint32_t host_size;  // bytes of the host table
   int dtypes;          // RB_DTYPE_COUNT
 };
-constexpr Header kHeaders[] = {{RB_SIZE(RbHost, record_stream), 15}};
+constexpr Header kHeaders[] = {{RB_SIZE(RbHost, record_stream), 15},
+                               {RB_SIZE(RbHost, decompose_below), 15}};
 static_assert(sizeof kHeaders / sizeof *kHeaders == RB_ABI_MINOR - kOldestMinor + 1,
               "a minor version needs a line in kHeaders");
 static_assert(kHeaders[RB_ABI_MINOR - kOldestMinor].dtypes == RB_DTYPE_COUNT);

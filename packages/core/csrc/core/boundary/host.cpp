@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "boundary/host_checks.h"
+#include "boundary/host_streams.h"
 #include "boundary/plugin.h"
 #include "boundary/registry.h"
 #include "boundary/slots.h"
@@ -15,9 +16,6 @@
 #include "call/formulas.h"
 #include "call/run_backend.h"
 #include "device/backends.h"
-#include "device/capture.h"
-#include "device/generator.h"
-#include "device/streams.h"
 #include "formula/formula.h"
 #include "layer/layers.h"
 #include "layer/saved_thread.h"
@@ -265,24 +263,48 @@ int32_t host_redispatch_new(const RbCall* c, int32_t layer, const RbValue* args,
   }
   return redispatch_new(c, layer, args, nargs, rets, nrets);
 }
+// `c` is the call, whose arguments and results are these.
+void decompose_checked(const char* what, const RbCall* c, const RbValue* args, int32_t nargs,
+                       RbValue* rets, int32_t nrets) {
+  const RbOp* op = need(c, (std::string(what) + ": the call").c_str())->op;
+  Converted converted;
+  check(check_call(impl(op), args, nargs, rets, nrets, c->flags, converted));
+  for (int32_t i = nargs; i < impl(op)->info.nargs; ++i) {
+    if (!impl(op)->params[i].has_default) check(missing_argument(*impl(op), i));
+  }
+  // A layer's dims are counted from the start and in range; a stranger's may be neither.
+  RbValue wrapped[RB_MAX_ARGS];
+  DimScratch scratch;
+  if (impl(op)->dim_args) {
+    std::copy(args, args + nargs, wrapped);
+    wrap_dims(*impl(op), wrapped, nargs, scratch);
+    args = wrapped;
+  }
+  decompose(c, args, nargs, rets, nrets);
+}
 int32_t host_decompose(const RbCall* c, const RbValue* args, int32_t nargs, RbValue* rets,
                        int32_t nrets) {
+  return guarded([&] { decompose_checked("decompose", c, args, nargs, rets, nrets); });
+}
+// While it lives, calls of the thread pass by a layer and those above it.
+class Below {
+ public:
+  explicit Below(int32_t layer) : before_(thread_state().exclude) {
+    thread_state().exclude |= ~uint64_t{0} << layer;
+  }
+  ~Below() { thread_state().exclude = before_; }
+  Below(const Below&) = delete;
+  Below& operator=(const Below&) = delete;
+
+ private:
+  uint64_t before_;
+};
+int32_t host_decompose_below(const RbCall* c, int32_t layer, const RbValue* args, int32_t nargs,
+                             RbValue* rets, int32_t nrets) {
   return guarded([&] {
-    const RbOp* op = need(c, "decompose: the call")->op;
-    Converted converted;
-    check(check_call(impl(op), args, nargs, rets, nrets, c->flags, converted));
-    for (int32_t i = nargs; i < impl(op)->info.nargs; ++i) {
-      if (!impl(op)->params[i].has_default) check(missing_argument(*impl(op), i));
-    }
-    // A layer's dims are counted from the start and in range; a stranger's may be neither.
-    RbValue wrapped[RB_MAX_ARGS];
-    DimScratch scratch;
-    if (impl(op)->dim_args) {
-      std::copy(args, args + nargs, wrapped);
-      wrap_dims(*impl(op), wrapped, nargs, scratch);
-      args = wrapped;
-    }
-    decompose(c, args, nargs, rets, nrets);
+    check_layer_id("decompose_below", layer);
+    const Below below(layer);
+    decompose_checked("decompose_below", c, args, nargs, rets, nrets);
   });
 }
 
@@ -490,18 +512,6 @@ int32_t host_err_foreign(const char* tag, void* object, void (*del)(void*)) {
 const RbError* host_err_get() { return &thread_state().error; }
 void host_err_clear() { set_error(RB_OK, ""); }
 
-int32_t host_rng_reserve(RbGenerator* generator, int32_t backend, int32_t device, uint64_t counters,
-                         RbRngSlice* out) {
-  return guarded([&] {
-    need(out, "rng_reserve: where the slice goes");
-    if (!generator) check_backend_id("rng_reserve", backend);
-    check_not_capturing(backend, device,
-                        "a random operator whose kernel takes its counters from the host");
-    fill_struct("rng_reserve",
-                reserve(generator ? *generator : default_generator(backend, device), counters), out,
-                RB_SIZE(RbRngSlice, offset));
-  });
-}
 int32_t host_parallel_for(int64_t n, int64_t grain, void (*f)(int64_t, int64_t, void*), void* ctx) {
   if (!f) return set_error(RB_E_ARG, "parallel_for: the function is null");
   return parallel_for(n, grain, f, ctx);
@@ -561,30 +571,6 @@ int32_t host_tensor_wrap_along(int32_t level, RbTensor* inner, int64_t dim, RbTe
     need(inner, "tensor_wrap_along: the tensor to wrap");
     *out = tensor_wrap_along(level, std::move(owned), dim);
   });
-}
-
-int32_t host_stream_get(int32_t backend, int32_t device, void** stream) {
-  return guarded([&] {
-    need(stream, "stream_get: where the stream goes");
-    check_backend_id("stream_get", backend);
-    check_device(backend, device);
-    *stream = current_stream(thread_state(), backend, device);
-  });
-}
-int32_t host_stream_set(int32_t backend, int32_t device, void* stream) {
-  return guarded([&] {
-    check_backend_id("stream_set", backend);
-    set_current_stream(backend, device, stream);
-  });
-}
-int32_t host_stream_wait(int32_t backend, int32_t device, void* stream, void* other) {
-  return guarded([&] {
-    check_backend_id("stream_wait", backend);
-    stream_wait(backend, device, stream, other);
-  });
-}
-int32_t host_record_stream(RbTensor* t, void* stream) {
-  return guarded([&] { record_stream(impl(need(t, "record_stream: the tensor")), stream); });
 }
 
 }  // namespace
@@ -657,6 +643,22 @@ RbHost kHost = {
     host_stream_set,
     host_stream_wait,
     host_record_stream,
+    host_find_backend,
+    host_backend_name,
+    host_device_count,
+    host_stream_new,
+    host_stream_sync,
+    host_event_new,
+    host_event_free,
+    host_event_record,
+    host_event_wait,
+    host_event_query,
+    host_wait,
+    host_generator_at,
+    host_generator_free,
+    host_generator_state,
+    host_generator_set,
+    host_decompose_below,
 };
 
 }  // namespace rabbet

@@ -9,6 +9,7 @@
 #include "call/dry_run.h"
 #include "call/uniform.h"
 #include "device/backends.h"
+#include "device/generator.h"
 #include "formula/formula.h"
 #include "layer/layers.h"
 #include "tensor/tensor.h"
@@ -32,6 +33,15 @@ int32_t table_infer(const RbOp* op, const RbValue* args, int32_t nargs, RbValue*
     const CallDevice where = dry_run(*impl(op), args, nargs, rets, nrets);
     *backend = where.backend;
     *device = where.device;
+  });
+}
+
+int32_t table_check(const RbOp* op, const RbValue* args, int32_t nargs, const RbValue* rets,
+                    int32_t nrets, uint32_t flags) {
+  return guarded([&] {
+    Converted converted;
+    check(check_call(impl(op), args, nargs, rets, nrets, flags, converted));
+    check_runs(*impl(op), args, nargs, flags & RB_CALL_OUT ? rets : nullptr, nrets);
   });
 }
 
@@ -137,6 +147,14 @@ int32_t table_read_gate(int32_t layer, RbReadFn fn, void* self) {
     set_read_gate(uint64_t{1} << layer, fn, self);
   });
 }
+int32_t table_generator_gate(int32_t layer, RbGeneratorFn fn, void* self) {
+  return guarded([&] {
+    check_layer_id("generator_gate", layer);
+    if (layer == kTransformSlot || layer == kCompositeSlot)
+      fail(RB_E_ARG, "generator_gate: '%s' is core's own", layer_entry(layer).name.c_str());
+    set_generator_gate(layer, fn, self);
+  });
+}
 int32_t table_ready(const RbTensor* t, const char* what) {
   return guarded([&] {
     need(t, "ready: the tensor");
@@ -211,7 +229,9 @@ const RbTrace kTable = {sizeof(RbTrace),
                         using_threads,
                         table_pointwise_kernel,
                         table_is_composed,
-                        table_read_gate};
+                        table_read_gate,
+                        table_check,
+                        table_generator_gate};
 [[maybe_unused]] const bool is_published = (publish(RB_TRACE_EXT, RB_TRACE_VERSION, &kTable), true);
 
 }  // namespace

@@ -100,7 +100,7 @@ void run_on_cpu(const RbCall* c, const Op& op, int backend, const RbValue* args,
       v.v.dev = {cpu, 0};
     } else if (op.params[i].type == RB_A_GENERATOR && v.tag == RB_NONE) {
       v.tag = RB_GENERATOR;
-      v.v.gen = &default_generator(backend, device);
+      v.v.gen = &current_generator(backend, device);
     }
   }
   Results results(nrets);

@@ -89,14 +89,15 @@ RbCaptureSlice reserve_captured(RbGenerator* generator, int backend, int device,
                                 uint64_t counters) {
   RbCaptureSlice slice{RB_SIZE(RbCaptureSlice, base), 0, 0, 0, nullptr};
   RbGenerator& own = default_generator(backend, device);
+  if (!generator) generator = &current_generator(backend, device);
   Capture* capture = capture_of(backend, device);
   if (!capture) {
-    const RbRngSlice plain = reserve(generator ? *generator : own, counters);
+    const RbRngSlice plain = reserve(*generator, counters);
     slice.seed = plain.seed;
     slice.offset = plain.offset;
     return slice;
   }
-  if (generator && generator != &own)
+  if (generator != &own)
     fail(RB_E_STATE,
          "random numbers of another generator than the device's default one cannot be captured");
   slice.offset = capture->counters;

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "rabbet/abi.h"
+#include "rabbet/trace.h"
 
 struct RbGenerator {  // Philox counters; guarded by its own lock
   std::atomic<uint64_t> seed{0}, offset{0};
@@ -12,7 +12,14 @@ struct RbGenerator {  // Philox counters; guarded by its own lock
 namespace rabbet {
 
 RbGenerator& default_generator(int backend, int device);
+/// What the thread draws from: the generator that RbHost.generator_set named, else the default one.
+RbGenerator& current_generator(int backend, int device);
 void seed_all(uint64_t seed);
+/// Set the function that is asked before the state of a generator is set or read (key bit of the
+/// layer); null: none.
+void set_generator_gate(int layer, RbGeneratorFn fn, void* self);
+/// Throws what one of them fails with. Null: the generators of all devices.
+void ask_generator_gates(const RbGenerator* generator, const char* what);
 RbRngSlice reserve(RbGenerator& generator, uint64_t counters);
 
 }  // namespace rabbet

@@ -1,4 +1,5 @@
 // What plugins see of an operator: for each argument, which values its derivative reads.
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -127,13 +128,46 @@ void set_reads(const Op& op, RbArgInfo& arg) {
   arg.saves_rets = rule.reads_rets & arg.reads_rets;
 }
 
+// The effects of a call (RB_EFFECT_*), those of the operators that it is made of included.
+class Effects {
+ public:
+  uint32_t of(const Op& op) {
+    if (__atomic_load_n(&op.info_ready, __ATOMIC_ACQUIRE)) return op.info.effects;
+    if (std::find(path_.begin(), path_.end(), &op) != path_.end()) return 0;  // it calls itself
+    path_.push_back(&op);
+    uint32_t effects = op.info.effects;
+    const Formula& f = compiled(op);
+    if (f.decomp >= 0) effects |= block(f, f.decomp);
+    path_.pop_back();
+    return effects;
+  }
+
+ private:
+  uint32_t block(const Formula& f, int entry) {
+    uint32_t effects = 0;
+    for (const Instruction* at = &f.code[entry] + 1; at->code != Code::kReturn; ++at) {
+      if (at->code == Code::kCall) effects |= of(*f.callees[at->index].op);
+      if (at->code == Code::kLet && f.lets[at->index] >= 0) effects |= block(f, f.lets[at->index]);
+      if (at->code == Code::kEach) effects |= block(f, f.loops[at->index].block);
+    }
+    // What a decomposition writes is its own: only the record says what it writes of arguments.
+    return effects & ~uint32_t{RB_EFFECT_WRITES};
+  }
+
+  std::vector<const Op*> path_;
+};
+
 void complete(const Op& op) {
   static std::mutex mutex;
   const Formula& f = compiled(op);
+  const uint32_t effects = Effects().of(op);
   const bool pointwise = is_pointwise(op);
   std::lock_guard<std::mutex> lock(mutex);
   if (op.info_ready) return;
   Op& writable = const_cast<Op&>(op);
+  writable.info.effects = effects;
+  if (effects & RB_EFFECT_DRAWS) writable.info.flags |= RB_OP_RANDOM;
+  if (effects & RB_EFFECT_FAILS) writable.info.flags |= RB_OP_CHECKS_DATA;
   for (size_t i = 0; i < op.params.size(); ++i) {
     Reads reads(op, f);
     reads.visit(f.vjps[i]);

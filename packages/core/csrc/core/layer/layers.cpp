@@ -9,6 +9,7 @@
 
 #include "device/reserved.h"
 #include "layer/transforms.h"
+#include "tensor/sticky.h"
 #include "thread/error.h"
 #include "thread/plugin_names.h"
 
@@ -224,8 +225,8 @@ uint64_t differentiation_above(int bit) {
   const uint64_t to_top = (uint64_t{2} << highest_key_bit(kFirst)) - 1;
   return to_top & ~((uint64_t{2} << std::max(bit, kTransformSlot)) - 1);
 }
-bool is_transform(const RbLayer& layer) {
-  return layer.phase >= kFirstTransformPhase && layer.phase <= kLastTransformPhase;
+bool is_transform_phase(uint32_t phase) {
+  return phase >= kFirstTransformPhase && phase <= kLastTransformPhase;
 }
 
 void reserve_layers(const std::vector<DeclaredLayer>& order) {
@@ -282,11 +283,13 @@ std::atomic<uint64_t> derivative_layers{0};
 void activate_layer(int bit) {
   layers[bit].active = true;
   if (layers[bit].desc.flags & RB_L_DERIVATIVES) derivative_layers |= uint64_t{1} << bit;
+  if (layers[bit].desc.flags & RB_L_STICKY) sticky_keys |= uint64_t{1} << bit;
 }
 void drop_layer(int bit) {
   std::lock_guard<std::mutex> lock(mutex);
   layers[bit] = LayerEntry{};
   derivative_layers &= ~(uint64_t{1} << bit);
+  sticky_keys &= ~(uint64_t{1} << bit);
 }
 const LayerEntry& layer_entry(int bit) { return layers[bit]; }
 LayerEntry& own_layer_entry(int bit) { return layers[bit]; }

@@ -45,8 +45,9 @@ const std::vector<PhaseRange>& phase_ranges();
 int highest_key_bit(uint32_t phase);
 /// The key bits of the layers of differentiation (phases 400 to 449) that run before `bit`.
 uint64_t differentiation_above(int bit);
-/// Whether the layer belongs on the transform stack.
-bool is_transform(const RbLayer& layer);
+/// Whether layers of the phase belong on the transform stack.
+bool is_transform_phase(uint32_t phase);
+inline bool is_transform(const RbLayer& layer) { return is_transform_phase(layer.phase); }
 /// What the manifest of an installed wheel says of a layer.
 struct DeclaredLayer {
   std::string name;

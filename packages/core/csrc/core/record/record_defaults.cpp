@@ -248,6 +248,13 @@ void RecordParser::finish_record() {
   if (op.has_decomp()) info.flags |= RB_OP_HAS_DECOMP;
   if (op.detached) info.flags |= RB_OP_DETACHED;
   if (op.shape_rule == ShapeRule::kData) info.flags |= RB_OP_DATA_SHAPE;
+  const bool draws = op.info.kind == RB_KIND_RANDOM ||
+                     std::any_of(op.params.begin(), op.params.end(),
+                                 [](const Param& p) { return p.type == RB_A_GENERATOR; });
+  if (draws) info.flags |= RB_OP_RANDOM;
+  if (!op.data_checks.empty()) info.flags |= RB_OP_CHECKS_DATA;
+  info.core = op.core_text.empty() ? nullptr : op.core_text.c_str();
+  info.shape_arg = op.shape_rule == ShapeRule::kSizeArgument ? op.shape_arg : -1;
   info.name = op.name.c_str();
   info.nargs = static_cast<int32_t>(op.params.size());
   info.nrets = static_cast<int32_t>(op.ret_names.size());
@@ -258,6 +265,8 @@ void RecordParser::finish_record() {
   for (size_t i = 0; i < op.params.size(); ++i) {
     if (op.params[i].flags & RB_ARG_MUTATED) info.mutated_args |= uint64_t{1} << i;
   }
+  info.effects = (info.mutated_args ? +RB_EFFECT_WRITES : 0) | (draws ? +RB_EFFECT_DRAWS : 0) |
+                 (op.data_checks.empty() ? 0 : +RB_EFFECT_FAILS);
   ops_.push_back(std::move(op_));
   const auto forms = std::move(forms_);
   forms_.clear();

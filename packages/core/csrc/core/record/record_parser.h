@@ -45,6 +45,7 @@ class RecordParser {
   uint8_t dtype_classes(const std::string& value) const;
   void check(const std::string& value);
   void identity(const std::string& value);
+  void join(const std::string& value);
   void reduce(const std::string& value);
   void definition(const std::string& value, std::vector<Definition>& to);
   std::string place() const { return file_ + ":" + std::to_string(line_); }

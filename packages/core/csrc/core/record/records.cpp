@@ -3,6 +3,7 @@
 #include <cctype>
 #include <cstring>
 
+#include "record/join.h"
 #include "record/record_parser.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
@@ -371,10 +372,10 @@ bool differs_by_one_letter(const std::string& given, const std::string& word) {
 }
 
 // Fields of which a second line would replace the first.
-const std::set<std::string> kOnce = {"kind",   "dtype",         "compute",   "shape", "core",
-                                     "decomp", "autocast",      "expose",    "alias", "ref",
-                                     "doc",    "memory_format", "layout",    "parts", "dtypes",
-                                     "reduce", "identity",      "accumulate"};
+const std::set<std::string> kOnce = {"kind",   "dtype",         "compute",    "shape", "core",
+                                     "decomp", "autocast",      "expose",     "alias", "ref",
+                                     "doc",    "memory_format", "layout",     "parts", "dtypes",
+                                     "reduce", "identity",      "accumulate", "join"};
 
 void RecordParser::field(const std::string& line) {
   const size_t space = line.find_first_of(" \t");
@@ -490,6 +491,8 @@ void RecordParser::field(const std::string& line) {
     check(value);
   } else if (name == "identity") {
     identity(value);
+  } else if (name == "join") {
+    join(value);
   } else if (name == "reduce") {
     reduce(value);
   } else if (name == "def") {
@@ -646,6 +649,14 @@ void RecordParser::identity(const std::string& value) {
   if (!number && value != "none" && value != "True" && value != "False")
     error("identity: expected none, a number, True or False, got '" + value + "'");
   op_->identity = value;
+}
+
+// `join sum`: how the results of the parts of a tensor make that of the whole.
+void RecordParser::join(const std::string& value) {
+  const auto* found = std::find(std::begin(kJoinNames) + 1, std::end(kJoinNames), value);
+  if (found == std::end(kJoinNames))
+    error("join: expected sum, mean, product, max, min, and, or or, got '" + value + "'");
+  op_->info.join = static_cast<int32_t>(found - kJoinNames);
 }
 
 // `reduce dim, keepdim`: which arguments of a reduction say what it reduces.

@@ -11,6 +11,7 @@
 #include "device/memory.h"
 #include "device/streams.h"
 #include "tensor/dtype.h"
+#include "tensor/sticky.h"
 #include "thread/error.h"
 #include "thread/events.h"
 #include "thread/keys.h"
@@ -453,6 +454,8 @@ Tensor* tensor_like(const RbTensor* like, int dtype) {
   return t;
 }
 
+std::atomic<uint64_t> sticky_keys{0};
+
 Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const int64_t* strides,
                      void* data) {
   Tensor* t = tensor_block(base->backend, base->device.id, base->dtype_id, ndim, shape, strides,
@@ -462,6 +465,7 @@ Tensor* tensor_share(const RbTensor* base, int ndim, const int64_t* shape, const
   t->storage = s;
   t->data = data;
   t->flags = (t->flags & RB_T_CONTIGUOUS) | (base->flags & (RB_T_READONLY | RB_T_INFERENCE));
+  t->keys[0] |= base->keys[0] & sticky_keys.load(std::memory_order_relaxed);
   return t;
 }
 

@@ -89,6 +89,7 @@ struct ThreadState {
   int32_t current_devices[kBackendIds] = {};  // of each backend
   bool nonblocking = false;                   // copies from and to pinned memory do not wait
   Capture* capture = nullptr;                 // that the thread's work on a device goes to
+  RbGenerator* generator = nullptr;           // drawn from in place of the default ones
   std::string source, found_source;  // the line of the program: that was set, that was looked up
 };
 

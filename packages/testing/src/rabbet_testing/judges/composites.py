@@ -88,9 +88,9 @@ def _refused(t: Through, op: str, error: Exception) -> bool:
 # ---- operators
 
 
-def _choices(t: Through, xs: list[Any], first: int) -> Iterator[tuple[str, list[Any], list[Any]]]:
+def _choices(t: Through, xs: list[Any]) -> Iterator[tuple[str, list[Any], list[Any]]]:
     """The arguments with one of them as a composite, and with all of them; beside them the plain values."""
-    there = [made(t, x) if i >= first else None for i, x in enumerate(xs)]
+    there = [made(t, x) for x in xs]
     places = [i for i, c in enumerate(there) if c is not None]
     for use in [[i] for i in places] + ([places] if len(places) > 1 else []):
         given = [there[i] if i in use else x for i, x in enumerate(xs)]
@@ -106,7 +106,7 @@ def judge_results(t: Through, op: str, inplace: bool = False) -> None:
     with quietly():
         for case in cases(op, getattr(rabbet, t.dtype)):
             f, xs = function_of(case, inplace)
-            for told, given, plain in _choices(t, xs, first=1 if inplace else 0):
+            for told, given, plain in _choices(t, xs):
                 want = result_of(f, [x.clone() for x in plain])
                 if not want:
                     continue

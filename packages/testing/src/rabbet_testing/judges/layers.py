@@ -327,7 +327,7 @@ def _nest(
 
 
 def _steps() -> list[tuple[str, str]]:
-    x = rabbet.ones(2)
+    x = rabbet.ones(2, requires_grad=True)
     plan = _C.dispatch_plan(rabbet.ops("add"), (x, x), {})
     return [(s["name"], s["does"]) for s in plan["steps"]]
 
@@ -337,6 +337,14 @@ def judge_off(t: Through) -> None:
     assert _C.transform_depth() == 0, f"{t.name}: {_C.transform_depth()} levels are still entered"
     acts = [name for name, does in _steps() if name == t.name and does != "passes"]
     assert not acts, f"{t.name}: the layer acts on calls outside of its context"
+    untouched: list[list[tuple[str, str]]] = []
+    thread = threading.Thread(target=lambda: untouched.append(_steps()))
+    thread.start()
+    thread.join()
+    assert _steps() == untouched[0], (
+        f"{t.name}: it leaves layers of the thread on or off: a call goes through {_steps()}, "
+        f"on a new thread through {untouched[0]}"
+    )
 
 
 class Boom(Exception):

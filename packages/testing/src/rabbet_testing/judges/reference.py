@@ -97,7 +97,12 @@ class Tolerance:
     """
 
     def __init__(self, op: str, declared: dict[str, Any] | None = None) -> None:
-        self.factor = FACTOR[_C.op_info(op)["kind"]]
+        info = _C.op_info(op)
+        self.factor = FACTOR[info["kind"]]
+        # A conversion of each element, to the nearest.
+        self.rounds_once = info["kind"] == "elementwise" and "dtype" in [
+            p["name"] for p in info["params"]
+        ]
         given = (declared or {}).get("tolerances", {}).get(op, {})
         self.given = given if isinstance(given, dict) else dict.fromkeys(EPS, given)
         ulps = (declared or {}).get("ulps", {})
@@ -105,6 +110,8 @@ class Tolerance:
 
     def of(self, dtype: str) -> float:
         """Relative to 1 + |want|; 0: exact."""
+        if self.rounds_once and dtype == "float32":
+            return float(self.given.get(dtype, 0.0))
         return max(self.factor * EPS.get(dtype, 0.0), float(self.given.get(dtype, 0.0)))
 
 
@@ -149,6 +156,21 @@ def _strided(case: Case, device: str, first: int) -> Case:
     """Its tensors with gaps and with the order of dimensions turned, by turns; the first has gaps for 0."""
     count = iter(range(first, 1000))
     return changed(case, lambda t: with_strides(t, device, next(count) % 2 == 1))
+
+
+def _first_row(t: Any) -> Any:
+    return t.detach()[:1] if t.ndim and t.shape[0] > 1 else t.detach()
+
+
+def _repeated(case: Case, device: str) -> tuple[Case, Case]:
+    """The call with tensors whose rows are all the first one: on the CPU, and on the device by a stride of 0."""
+    return (
+        changed(
+            case,
+            lambda t: _first_row(t).expand(t.shape).clone(memory_format=rabbet.contiguous_format),
+        ),
+        changed(case, lambda t: _first_row(t).contiguous().to(device).expand(t.shape)),
+    )
 
 
 def _target(like: Any, device: str) -> Any:
@@ -333,6 +355,12 @@ def dtype_class(dtype: str) -> str:
 
 # ---- the judgement
 
+# Functions whose results of zeros have a sign that does not depend on how they are computed: the `ref` of records.
+_SIGNED = {
+    "numpy.abs", "numpy.add", "numpy.ceil", "numpy.floor", "numpy.multiply", "numpy.negative", "numpy.round",
+    "numpy.sqrt", "numpy.subtract", "numpy.trunc",
+}  # fmt: skip
+
 
 class Judgement:
     """All examples of one operator in one dtype on one device.
@@ -412,6 +440,10 @@ class Judgement:
             return
         self.independent += want.independent
         self._agree(what, found, want, meta)
+        if case.label == "signed zeros" and self.info["ref"] in _SIGNED and want.independent:
+            self._signs(what, found, want)
+        if case.label == "4-d":
+            self._rows(case, what)
         if not self._written(there):
             self._left_alone(what, there, untouched)
         self._memory(what, there, found)
@@ -452,6 +484,30 @@ class Judgement:
         if self.info["has_decomp"] and want.independent and exact and self.info["kind"] != "random":
             steps = Expected(want.values, want.independent, want.nudged)
             form("decomposed", lambda: decomposed(moved(case, self.device)), steps)
+
+    def _signs(self, what: str, found: list[Any], want: Expected) -> None:
+        """Zeros have the sign that IEEE 754 says."""
+        for got, exact in zip(found, want.values, strict=True):
+            ours = array(got)
+            wrong = (exact == 0) & (np.signbit(exact) != np.signbit(ours))
+            assert not wrong.any(), (
+                f"{what}: expected {exact[wrong][0]}, got {ours[wrong][0]}; {int(wrong.sum())} zeros have the other sign"
+            )
+
+    def _rows(self, case: Case, what: str) -> None:
+        """Tensors of stride 0."""
+        name = f"{what}, rows of stride 0"
+        plain, there = _repeated(case, self.device)
+        try:
+            want = expected(plain, self.dtype)
+            rabbet.manual_seed(0)
+            found = results(there)
+        except NoReference as why:
+            self._note(Reason.NO_REFERENCE, f"{name}: {why}")
+        except Exception as error:
+            self._missing(name, error)
+        else:
+            self._agree(name, found, want, None)
 
     def _rounds(self, case: Case) -> bool:
         """Whether floating results are made of integers: their digits are lost before the operator computes."""
