@@ -154,6 +154,10 @@ def test_destinations_of_another_dtype_are_refused_where_pytorch_does_not_cast(c
 
 # PyTorch computes these without the step that casts results: their destinations have the dtype of the result.
 UNCAST = [
+    "all", "any", "amax", "amin", "argmax", "argmin", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh",
+    "linalg_eigvalsh", "linalg_inv", "linalg_inv_ex", "linalg_ldl_factor", "linalg_ldl_factor_ex", "linalg_ldl_solve",
+    "linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "linalg_slogdet",
+    "linalg_solve", "linalg_solve_ex", "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "scatter_reduce",
     "abs", "addbmm", "addmm", "addmv", "alias_copy", "as_strided_copy", "baddbmm", "bmm", "ceil", "cross", "cummax",
     "cummin", "diag", "diagonal_copy", "dot", "expand_copy", "floor", "frac", "frexp", "gather", "gelu",
     "hardshrink", "heaviside", "histc", "index_add", "index_copy", "index_reduce", "logcumsumexp", "log_softmax",
@@ -165,12 +169,14 @@ UNCAST = [
     "view_copy", "where",
 ]  # fmt: skip
 CAST = [
+    "linalg_eigvals",
+    "linalg_pinv",
+    "linalg_matrix_exp",
     "add",
     "exp",
     "mul",
     "sum",
     "mean",
-    "linalg_inv",
     "atan2",
     "cat",
     "stack",

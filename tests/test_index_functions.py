@@ -238,7 +238,10 @@ def test_places_of_nonzero_elements_in_a_given_number_of_rows(shape, size):
     for i, example in enumerate(x):
         rows = np.argwhere(example)[:size]
         want[i, : len(rows)] = rows
-    call = lambda t: rabbet.nonzero_static(t, size=size, fill_value=-5)
+
+    def call(t):
+        return rabbet.nonzero_static(t, size=size, fill_value=-5)
+
     np.testing.assert_array_equal(call(rabbet.tensor(x[0])).numpy(), want[0])
     np.testing.assert_array_equal(rabbet.vmap(call)(rabbet.tensor(x)).numpy(), want)
     assert call(rabbet.tensor(x[0]).to("meta")).shape == (size, len(shape))
@@ -264,7 +267,10 @@ def bags_by_loop(table, mode, padding_idx):
 def test_bags_of_rows(mode, padding_idx):
     tables = numbers(2, 5, 3)
     index, starts = rabbet.tensor(INDICES), rabbet.tensor(STARTS)
-    call = lambda t: F.embedding_bag(index, t, starts, mode=mode, padding_idx=padding_idx)
+
+    def call(t):
+        return F.embedding_bag(index, t, starts, mode=mode, padding_idx=padding_idx)
+
     want = np.stack([bags_by_loop(t, mode, padding_idx) for t in tables])
     x = rabbet.tensor(tables, requires_grad=True)
     np.testing.assert_allclose(call(x[0]).detach().numpy(), want[0], 1e-12)
@@ -279,7 +285,10 @@ def test_bags_that_differ_between_examples():
     index = rabbet.tensor([[0, 1, 2, 3], [4, 4, 1, 0]])
     starts = rabbet.tensor([[0, 2], [0, 4]])
     for mode in ("sum", "mean", "max"):
-        call = lambda i, s, mode=mode: F.embedding_bag(i, table, s, mode=mode)
+
+        def call(i, s, mode=mode):
+            return F.embedding_bag(i, table, s, mode=mode)
+
         want = rabbet.stack([call(i, s) for i, s in zip(index, starts, strict=True)])
         assert rabbet.allclose(rabbet.vmap(call)(index, starts), want)
 
@@ -299,7 +308,7 @@ def test_embeddings_on_meta_and_with_sparse_gradients_that_nobody_asks_for():
     )
     table = rabbet.tensor(numbers(3, 2))
     assert F.embedding(index, table, sparse=True).tolist() == table[[1, 0]].tolist()
-    with pytest.raises(NotImplementedError, match="embedding: sparse=True .* requires grad"):
+    with pytest.raises(NotImplementedError, match=r"embedding: sparse=True .* requires grad"):
         F.embedding_bag(index.unsqueeze(0), table.requires_grad_(), sparse=True)
     with rabbet.no_grad():
         assert F.embedding(index, table, sparse=True).shape == (2, 2)

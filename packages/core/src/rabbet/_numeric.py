@@ -34,7 +34,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     """
     LU, pivots, infos = linalg.lu_factor_ex(A, pivot=pivot)
     results = (LU, pivots, infos) if get_infos else (LU, pivots)
-    written = _destinations.write_all("lu", results, out)
+    written = _destinations.write_all("lu", results, out, cast=True)
     return written if out is None else out
 
 
