@@ -152,9 +152,65 @@ def test_destinations_of_another_dtype_are_refused_where_pytorch_does_not_cast(c
     assert out.shape == (0,)
 
 
+# PyTorch computes these without the step that casts results: their destinations have the dtype of the result.
+UNCAST = [
+    "all", "any", "amax", "amin", "argmax", "argmin", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh",
+    "linalg_eigvalsh", "linalg_inv", "linalg_inv_ex", "linalg_ldl_factor", "linalg_ldl_factor_ex", "linalg_ldl_solve",
+    "linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "linalg_slogdet",
+    "linalg_solve", "linalg_solve_ex", "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "scatter_reduce",
+    "abs", "addbmm", "addmm", "addmv", "alias_copy", "as_strided_copy", "baddbmm", "bmm", "ceil", "cross", "cummax",
+    "cummin", "diag", "diagonal_copy", "dot", "expand_copy", "floor", "frac", "frexp", "gather", "gelu",
+    "hardshrink", "heaviside", "histc", "index_add", "index_copy", "index_reduce", "logcumsumexp", "log_softmax",
+    "logsigmoid", "lu_solve", "lu_unpack", "matmul", "max.dim", "min.dim", "mm", "mode", "msort", "mv",
+    "nan_to_num", "narrow_copy", "neg", "nonzero", "norm", "ormqr", "permute_copy", "qr", "quantile", "nanquantile",
+    "renorm", "round", "scatter", "scatter_add", "sgn", "sign", "slice_scatter", "softmax", "softplus",
+    "softshrink", "sort", "split_with_sizes_copy", "squeeze_copy", "svd", "t_copy", "take_along_dim", "topk",
+    "transpose_copy", "triangular_solve", "trunc", "unbind_copy", "unfold_copy", "unsqueeze_copy", "vdot",
+    "view_copy", "where",
+]  # fmt: skip
+CAST = [
+    "linalg_eigvals",
+    "linalg_pinv",
+    "linalg_matrix_exp",
+    "add",
+    "exp",
+    "mul",
+    "sum",
+    "mean",
+    "atan2",
+    "cat",
+    "stack",
+    "sigmoid",
+    "fft_fft",
+]
+
+
+def with_other_dtypes(values: list[Any]) -> list[Any]:
+    wider = {rabbet.float32: rabbet.float64, rabbet.complex64: rabbet.complex128}
+    return [rabbet.full(v.shape, 7).to(wider.get(v.dtype, rabbet.float64)) for v in values]
+
+
+@pytest.mark.parametrize("op", UNCAST)
+def test_a_destination_of_a_wider_dtype_is_refused_where_pytorch_does_not_cast(op):
+    case, values = first_case(op)
+    out = with_other_dtypes(values)
+    with pytest.raises(rabbet.DTypeError, match="Expected out tensor to have dtype"):
+        write(case, out)
+    assert all(rabbet.equal(t, rabbet.full(t.shape, 7).to(t.dtype)) for t in out)
+
+
+@pytest.mark.parametrize("op", CAST)
+def test_a_destination_of_a_wider_dtype_holds_the_cast_result(op):
+    case, values = first_case(op)
+    out = with_other_dtypes(values)
+    write(case, out)
+    for got, value in zip(out, values, strict=True):
+        assert rabbet.allclose(got, value.to(got.dtype), rtol=1e-5)
+
+
 def test_lists_of_results_have_lists_of_destinations():
     x = rabbet.arange(6.0).reshape(3, 2)
-    out = [rabbet.empty(2), rabbet.empty(0), rabbet.empty(2, dtype=rabbet.float64)]
+    out = [rabbet.empty(2), rabbet.empty(0), rabbet.empty(2)]
     assert rabbet.unbind_copy(x, out=out) is None
     assert [t.tolist() for t in out] == x.tolist()
     parts = (rabbet.empty(1, 2), rabbet.empty(2, 2))
@@ -172,6 +228,8 @@ def test_lists_of_results_have_lists_of_destinations():
         rabbet.unbind_copy(x, out=[1, 2, 3])
     with pytest.raises(RuntimeError, match="cannot be written to a destination of dtype"):
         rabbet.unbind_copy(x, out=[rabbet.empty(2, dtype=rabbet.int64)] * 3)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float32"):
+        rabbet.unbind_copy(x, out=[rabbet.empty(2, dtype=rabbet.float64)] * 3)
 
 
 def test_several_results_are_named_after_they_are_written():
@@ -262,6 +320,7 @@ def test_a_call_that_names_no_dtype_has_that_of_its_destination(make):
     [lambda out: rabbet.zeros(2, dtype=rabbet.int32, out=out),
      lambda out: rabbet.full((2,), 1, dtype=rabbet.int32, out=out),
      lambda out: rabbet.arange(2, dtype=rabbet.int32, out=out),
+     lambda out: rabbet.cumsum(rabbet.ones(2), 0, dtype=rabbet.int32, out=out),
      lambda out: out.cumsum_(0, dtype=rabbet.int32)],
 )  # fmt: skip
 def test_a_dtype_that_is_named_must_be_that_of_the_destination(call):

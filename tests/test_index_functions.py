@@ -220,3 +220,95 @@ def test_the_tangent_of_what_is_written_twice_is_that_of_the_number_that_stays(n
     x, y = rabbet.arange(4.0), rabbet.tensor([5.0, 6.0, 7.0])
     out, tangent = rabbet.func.jvp(LAST_WINS[name], (x, y), (x * 10, y * 10))
     assert tangent.tolist() == (out * 10).tolist()
+
+
+def test_a_gather_of_nothing_has_a_gradient_of_zeros_at_any_rank():
+    x = rabbet.arange(5.0, requires_grad=True)
+    out = x.gather(0, rabbet.zeros(2, 0, dtype=rabbet.int64))
+    assert out.shape == (2, 0)
+    (grad,) = rabbet.autograd.grad(out.sum(), x)
+    assert grad.tolist() == [0.0] * 5
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 9])
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 0), (2, 3, 2)])
+def test_places_of_nonzero_elements_in_a_given_number_of_rows(shape, size):
+    x = np.random.RandomState(3).randint(0, 2, (2, *shape))
+    want = np.full((2, size, len(shape)), -5)
+    for i, example in enumerate(x):
+        rows = np.argwhere(example)[:size]
+        want[i, : len(rows)] = rows
+
+    def call(t):
+        return rabbet.nonzero_static(t, size=size, fill_value=-5)
+
+    np.testing.assert_array_equal(call(rabbet.tensor(x[0])).numpy(), want[0])
+    np.testing.assert_array_equal(rabbet.vmap(call)(rabbet.tensor(x)).numpy(), want)
+    assert call(rabbet.tensor(x[0]).to("meta")).shape == (size, len(shape))
+
+
+INDICES, STARTS = [4, 1, 1, 2, 0, 3, 2], [0, 3, 3, 5]
+
+
+def bags_by_loop(table, mode, padding_idx):
+    """Bags of NumPy rows, one after another."""
+    out = []
+    for low, high in zip(STARTS, [*STARTS[1:], len(INDICES)], strict=True):
+        rows = table[[i for i in INDICES[low:high] if i != padding_idx]]
+        if len(rows) == 0:
+            out.append(np.zeros(table.shape[1]))
+        else:
+            out.append({"sum": np.sum, "mean": np.mean, "max": np.max}[mode](rows, 0))
+    return np.stack(out)
+
+
+@pytest.mark.parametrize("padding_idx", [None, 1, 3])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_rows(mode, padding_idx):
+    tables = numbers(2, 5, 3)
+    index, starts = rabbet.tensor(INDICES), rabbet.tensor(STARTS)
+
+    def call(t):
+        return F.embedding_bag(index, t, starts, mode=mode, padding_idx=padding_idx)
+
+    want = np.stack([bags_by_loop(t, mode, padding_idx) for t in tables])
+    x = rabbet.tensor(tables, requires_grad=True)
+    np.testing.assert_allclose(call(x[0]).detach().numpy(), want[0], 1e-12)
+    np.testing.assert_allclose(rabbet.vmap(call)(x).detach().numpy(), want, 1e-12)
+    far = [t.to("meta") for t in (index, x[0], starts)]
+    assert F.embedding_bag(*far, mode=mode, padding_idx=padding_idx).shape == (4, 3)
+    assert rabbet.autograd.gradcheck(call, (x[0].detach().requires_grad_(),))
+
+
+def test_bags_that_differ_between_examples():
+    table = rabbet.tensor(numbers(5, 3))
+    index = rabbet.tensor([[0, 1, 2, 3], [4, 4, 1, 0]])
+    starts = rabbet.tensor([[0, 2], [0, 4]])
+    for mode in ("sum", "mean", "max"):
+
+        def call(i, s, mode=mode):
+            return F.embedding_bag(i, table, s, mode=mode)
+
+        want = rabbet.stack([call(i, s) for i, s in zip(index, starts, strict=True)])
+        assert rabbet.allclose(rabbet.vmap(call)(index, starts), want)
+
+
+def test_of_equal_elements_in_a_bag_the_first_has_the_gradient():
+    table = rabbet.ones(4, 2, requires_grad=True)
+    F.embedding_bag(rabbet.tensor([[2, 1, 3]]), table, mode="max").sum().backward()
+    assert table.grad.tolist() == [[0, 0], [0, 0], [1, 1], [0, 0]]
+
+
+def test_embeddings_on_meta_and_with_sparse_gradients_that_nobody_asks_for():
+    index = rabbet.tensor([1, 0])
+    assert F.one_hot(index.to("meta"), 4).shape == (2, 4)
+    assert F.embedding(index.to("meta"), rabbet.ones(3, 2, device="meta"), max_norm=1).shape == (
+        2,
+        2,
+    )
+    table = rabbet.tensor(numbers(3, 2))
+    assert F.embedding(index, table, sparse=True).tolist() == table[[1, 0]].tolist()
+    with pytest.raises(NotImplementedError, match=r"embedding: sparse=True .* requires grad"):
+        F.embedding_bag(index.unsqueeze(0), table.requires_grad_(), sparse=True)
+    with rabbet.no_grad():
+        assert F.embedding(index, table, sparse=True).shape == (2, 2)

@@ -458,3 +458,39 @@ def test_nuclear_norms_sum_singular_values():
 def test_norms_of_matrices_without_elements_are_zero(order):
     assert rabbet.linalg.matrix_norm(rabbet.ones(2, 0, 3), order).tolist() == [0.0, 0.0]
     assert rabbet.linalg.norm(rabbet.ones(1, 0), order).item() == 0.0
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_tangents_of_pseudoinverses_of_low_rank_are_finite_differences(shape, rank):
+    m, n = shape
+    left, right = draw(m, rank, seed=1), draw(rank, n, seed=2)
+    dot_left, dot_right = draw(m, rank, seed=3), draw(rank, n, seed=4)
+    out, tangent = rabbet.func.jvp(
+        lambda a, b: linalg.pinv(a @ b), (left, right), (dot_left, dot_right)
+    )
+    assert tangent.isfinite().all()
+    h = 1e-6
+    later = np.linalg.pinv(((left + h * dot_left) @ (right + h * dot_right)).numpy())
+    before = np.linalg.pinv(((left - h * dot_left) @ (right - h * dot_right)).numpy())
+    np.testing.assert_allclose(tangent.numpy(), (later - before) / (2 * h), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(out.numpy(), np.linalg.pinv((left @ right).numpy()), atol=1e-12)
+
+
+def test_least_squares_of_full_rank_inside_vmap_have_residuals():
+    A, B = draw(3, 5, 2), draw(3, 5, 4, seed=1)
+    found, residuals, *_ = rabbet.vmap(lambda a, b: linalg.lstsq(a, b, driver="gels"))(A, B)
+    for a, b, x, r in zip(A.numpy(), B.numpy(), found.numpy(), residuals.numpy(), strict=True):
+        want, left_over, *_ = np.linalg.lstsq(a, b, rcond=None)
+        np.testing.assert_allclose(x, want, 1e-10)
+        np.testing.assert_allclose(r, left_over, 1e-10)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
+def test_triangular_solve_copies_the_matrices_column_by_column_for_each_right_hand_side(shape):
+    A = draw(*shape).triu() + 3 * rabbet.eye(3, dtype=rabbet.float64)
+    B = draw(2, 3, 2, seed=1)
+    found, copied = rabbet.triangular_solve(B, A)
+    np.testing.assert_allclose((A @ found).numpy(), B.numpy(), atol=1e-12)
+    assert copied.shape == (2, 3, 3) and copied.stride() == (9, 1, 3)
+    assert rabbet.equal(copied, A.expand(2, 3, 3))

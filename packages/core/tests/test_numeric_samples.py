@@ -25,7 +25,7 @@ def test_gradient_of_samples(kind, dim, edge_order):
     found = rabbet.gradient(rabbet.tensor(SAMPLES), spacing=spacing, dim=dim, edge_order=edge_order)
     expected = np.gradient(SAMPLES, *steps, axis=tuple(axes), edge_order=edge_order)
     expected = expected if isinstance(expected, (list, tuple)) else [expected]
-    assert isinstance(found, list) and len(found) == len(expected)
+    assert isinstance(found, tuple) and len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a.numpy(), b, rtol=1e-10, atol=1e-12)
 

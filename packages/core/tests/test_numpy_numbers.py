@@ -37,6 +37,15 @@ def test_a_scalar_keeps_its_dtype(make, name):
         assert made.shape == np.array(form).shape
 
 
+@pytest.mark.parametrize(
+    "name", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+)
+def test_arrays_have_the_types_that_numpy_names(name):
+    array = rabbet.ones(2).to(getattr(rabbet, name)).numpy()
+    assert array.dtype.num == np.dtype(name).num and array.dtype.type is getattr(np, name)
+    assert memoryview(rabbet.tensor([2, 3], dtype=getattr(rabbet, name))).tolist() == [2, 3]
+
+
 def test_long_integers_of_c_are_int64():
     assert rabbet.tensor(np.longlong(3)).dtype is rabbet.int64
     assert rabbet.tensor(np.intc(3)).dtype is rabbet.int32

@@ -375,7 +375,7 @@ BAD = [
     (lambda: F.embedding(rabbet.tensor([7]), T(5, 3)), "out of range"),
     (lambda: F.embedding(rabbet.tensor([1]), T(5, 3), padding_idx=5), "padding_idx must be within"),
     (
-        lambda: F.embedding(rabbet.tensor([1]), T(5, 3), sparse=True),
+        lambda: F.embedding(rabbet.tensor([1]), T(5, 3, requires_grad=True), sparse=True),
         "sparse=True is not supported",
     ),
     (lambda: F.one_hot(T(3)), "int64"),

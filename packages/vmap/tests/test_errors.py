@@ -90,6 +90,34 @@ def test_shapes_that_depend_on_data(op):
         vmap(f)(X)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: rabbet.bincount(x, minlength=3),
+        lambda x: rabbet.argwhere(x > 1),
+        lambda x: rabbet.repeat_interleave(rabbet.arange(3), x),
+        rabbet.repeat_interleave,
+    ],
+)
+def test_shapes_that_depend_on_data_and_are_the_same_for_all_examples(f):
+    x = rabbet.tensor([[0, 2, 2], [2, 2, 0]])
+    with pytest.warns(UserWarning, match="runs once per example"):
+        found = vmap(f)(x)
+    assert rabbet.equal(found, rabbet.stack([f(t) for t in x]))
+
+
+@pytest.mark.filterwarnings("ignore:vmap")
+def test_shapes_that_depend_on_data_and_differ_between_examples():
+    x = rabbet.tensor([[0, 2, 2], [2, 5, 1]])
+    for f in (rabbet.bincount, rabbet.argwhere):
+        with pytest.raises(NotImplementedError, match="the shape of the result depends"):
+            vmap(f)(x)
+    with pytest.raises(NotImplementedError, match="the shape of the result depends"):
+        vmap(rabbet.argwhere, strict=True)(x)
+    with pytest.raises(RuntimeError, match="bincount"):
+        vmap(rabbet.bincount)(x - 1)
+
+
 def test_a_write_to_a_tensor_that_is_not_batched():
     y = rabbet.zeros(2)
     with pytest.raises(RuntimeError, match="add: vmap: the tensor that is written is not batched"):

@@ -13,9 +13,12 @@
 namespace rabbet::python {
 
 namespace {
-// Standard struct codes; complex and half as NumPy writes them.
-const char* const kFormats[RB_DTYPE_COUNT] = {"?", "B", "b",     "h", "i", "q",  "H", "I",
-                                              "Q", "e", nullptr, "f", "d", "Zf", "Zd"};
+// NumPy's int64 is a long where that has 64 bits; it has another type of its own for long long.
+constexpr bool kLong = sizeof(long) == 8;
+// Native struct codes; complex and half as NumPy writes them.
+const char* const kFormats[RB_DTYPE_COUNT] = {
+    "?",     "B", "b", "h",  "i", kLong ? "l" : "q", "H", "I", kLong ? "L" : "Q", "e",
+    nullptr, "f", "d", "Zf", "Zd"};
 }  // namespace
 
 const char* buffer_format(int dtype) { return is_added(dtype) ? nullptr : kFormats[dtype]; }

@@ -95,9 +95,10 @@ void take_dtype(const Op& op, const RbTensor* out, RbValue* values, bool inplace
     const bool complex = values[i].tag == RB_TENSOR && is_complex(values[i].v.t->dtype_id);
     if (complex && !is_complex(out->dtype_id)) return;  // the imaginary part would be lost
     if (p.type != RB_A_DTYPE || p.name_text != "dtype") continue;
+    const bool keeps = inplace || op.info.kind == RB_KIND_CREATION || op.info.kind == RB_KIND_ALONG;
     if (values[i].tag == RB_NONE) {
-      values[i] = value_dtype(out->dtype_id);
-    } else if (values[i].v.i != out->dtype_id && (inplace || op.info.kind == RB_KIND_CREATION)) {
+      if (!op.exact_out) values[i] = value_dtype(out->dtype_id);
+    } else if (values[i].v.i != out->dtype_id && keeps) {
       fail(RB_E_TYPE, "%s: dtype %s does not match dtype %s of %s", op.name.c_str(),
            kDTypes[values[i].v.i].name, kDTypes[out->dtype_id].name,
            inplace ? "the tensor that is written" : "'out'");

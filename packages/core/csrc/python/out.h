@@ -5,8 +5,8 @@
 namespace rabbet::python {
 
 /// Give a call that names no dtype that of the tensor `out` which it writes, where the record says
-/// that the result has the dtype that is named. An in-place call or a creation that names another
-/// one is refused. Throws.
+/// that the result has the dtype that is named, unless it says `out exact`. An in-place call, a
+/// creation or a call along a dimension that names another one is refused. Throws.
 void take_dtype(const Op& op, const RbTensor* out, RbValue* values, bool inplace);
 /// Run the operator `name` into `out`: a tensor, or a tuple or list of tensors. Null and an error
 /// where it fails; throws too.

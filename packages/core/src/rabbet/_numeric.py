@@ -34,7 +34,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     """
     LU, pivots, infos = linalg.lu_factor_ex(A, pivot=pivot)
     results = (LU, pivots, infos) if get_infos else (LU, pivots)
-    written = _destinations.write_all("lu", results, out)
+    written = _destinations.write_all("lu", results, out, cast=True)
     return written if out is None else out
 
 
@@ -88,7 +88,7 @@ def _spacings(spacing: Any, dims: list[int], input: Tensor) -> list[Any]:
 
 def gradient(
     input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
-) -> list[Tensor]:
+) -> tuple[Tensor, ...]:
     """The partial derivatives of a sampled function, by central differences of second order.
 
     Args:
@@ -104,7 +104,7 @@ def gradient(
 
     Example:
         >>> rabbet.gradient(rabbet.tensor([1.0, 2.0, 4.0, 7.0]))
-        [tensor([1.0000, 1.5000, 2.5000, 3.0000])]
+        (tensor([1.0000, 1.5000, 2.5000, 3.0000]),)
     """
     dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     dims = [
@@ -126,7 +126,7 @@ def gradient(
     steps = _spacings(spacing, dims, input)
     samples = input.to(accumulation_dtype(input.dtype))
     slopes = [_along(samples, d, step, edge_order) for d, step in zip(dims, steps, strict=True)]
-    return [slope.to(input.dtype) for slope in slopes]
+    return tuple(slope.to(input.dtype) for slope in slopes)
 
 
 def _no_dim(dim: int, input: Tensor) -> int:

@@ -11,7 +11,7 @@ from ._C import Tensor
 
 def _frequencies(indices: Tensor, n: int, d: float, out: Tensor | None) -> Tensor:
     found = indices * (1.0 / (n * d))
-    return _destinations.write("fftfreq", found, out)
+    return _destinations.write("fftfreq", found, out, cast=True)
 
 
 def _indices(start: int, end: int, dtype: Any, device: Any) -> Tensor:

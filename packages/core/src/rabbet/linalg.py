@@ -44,17 +44,6 @@ def _converted(what: str, x: Tensor, dtype: Any) -> Tensor:
     return x.to(dtype)
 
 
-def _put(what: str, found: Tensor, out: Tensor | None) -> Tensor:
-    """The result, written to `out` if it is given."""
-    if out is None:
-        return found
-    if not rabbet.can_cast(found.dtype, out.dtype):
-        raise RuntimeError(
-            f"{what}: Expected out tensor to have dtype {found.dtype}, but got {out.dtype} instead"
-        )
-    return _destinations.write(what, found, out)
-
-
 def vector_norm(
     x: Tensor,
     ord: int | float = 2,
@@ -85,7 +74,7 @@ def vector_norm(
     if dim is not None and not isinstance(dim, int) and len(dim) == 0:
         dim = None
     found: Tensor = rabbet.norm(_converted(what, x, dtype), ord, dim, keepdim)
-    return _put(what, found, out)
+    return _destinations.write(what, found, out)
 
 
 def _two_dims(what: str, A: Tensor, dim: Any) -> tuple[int, int]:
@@ -144,16 +133,16 @@ def matrix_norm(
         found = values.sum(-1) if ord == "nuc" else _extreme(values, -1, ord == 2)
         for d in sorted((rows, columns)) if keepdim else ():
             found = found.unsqueeze(d)
-        return _put(what, found, out)
+        return _destinations.write(what, found, out)
     if ord == "fro":
-        return _put(what, rabbet.norm(x, 2, (rows, columns), keepdim), out)
+        return _destinations.write(what, rabbet.norm(x, 2, (rows, columns), keepdim), out)
     assert not isinstance(ord, str)
     summed, other = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = rabbet.norm(x, 1, summed, True)
     found = _extreme(sums, other, ord > 0).unsqueeze(other)
     if not keepdim:
         found = found.squeeze((rows, columns))
-    return _put(what, found, out)
+    return _destinations.write(what, found, out)
 
 
 def norm(
@@ -195,7 +184,7 @@ def norm(
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """The cross products of the vectors of length 3 along `dim`; the other dims broadcast."""
     found: Tensor = rabbet.cross(input, other, dim)
-    return _put("linalg.cross", found, out)
+    return _destinations.write("linalg.cross", found, out)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -220,7 +209,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
         )
     wide = accumulation_dtype(x.dtype)
     products = x.conj().to(wide) * y.to(wide)
-    return _put("linalg.vecdot", products.sum(dim).to(x.dtype), out)
+    return _destinations.write("linalg.vecdot", products.sum(dim).to(x.dtype), out)
 
 
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -256,7 +245,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
         found = found.squeeze(0)
     if is_column:
         found = found.squeeze(-1)
-    return _put(what, found, out)
+    return _destinations.write(what, found, out)
 
 
 def _best_splits(sizes: list[int]) -> dict[tuple[int, int], int]:
@@ -301,7 +290,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
         return matrix_power(_OPERATORS["inv"](A), -n, out=out)
     if n == 0:
         identity = rabbet.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        return _put(what, identity.expand(A.shape).contiguous(), out)
+        return _destinations.write(what, identity.expand(A.shape).contiguous(), out)
     found: Tensor | None = None
     square = A
     while True:
@@ -312,7 +301,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
             break
         square = square @ square
     assert found is not None
-    return _put(what, found.clone() if found is A else found, out)
+    return _destinations.write(what, found.clone() if found is A else found, out)
 
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:

@@ -175,7 +175,7 @@ class SobolEngine:
             points = points ^ chosen * self.sobolstate[:, min(bit, self.MAXBIT - 1)]
         self.num_generated += n
         found = points.to(dtype) * 2.0**-self.MAXBIT
-        return _destinations.write("SobolEngine.draw", found, out)
+        return _destinations.write("SobolEngine.draw", found, out, cast=True)
 
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: Any = None) -> Tensor:
         """The next 2^m points; together with those before they must be a power of two.

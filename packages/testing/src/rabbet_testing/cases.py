@@ -370,7 +370,7 @@ def further_examples_of(name: str, dtype: Any) -> list[tuple[str, list[Any], dic
     otherwise = {**_OTHERWISE, **(_LARGE if large else {})}
     # A conversion; to fewer digits it rounds, so that no example of the record, whose derivatives are judged, has it.
     converts = info["kind"] == "elementwise" and "dtype" in [p["name"] for p in info["params"]]
-    rounded = [(_ROUNDED, [args[0], ("name", "float32")], {})] if converts else []
+    rounded: list[Any] = [(_ROUNDED, [args[0], ("name", "float32")], {})] if converts else []
     return rounded + [
         (
             label,

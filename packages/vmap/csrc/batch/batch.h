@@ -113,6 +113,8 @@ void random(Call& c);
 void random_steps(Call& c);
 void loop(Call& c);
 void decompose(Call& c);
+/// `decompose`, and where that fails `loop`: for results whose shape depends on the data.
+void decompose_or_loop(Call& c);
 /// `aligned`, with tensors that are not batched repeated.
 void aligned_full(Call& c);
 /// `shifted`, for results with the rank of argument `follow`; of the arguments in `which` (a bit

@@ -145,11 +145,20 @@ void announce_loop(const Call& c) {
   rb::check(warn(message.c_str()));
 }
 
+[[noreturn]] void refuse_data_shape(const Call& c) {
+  rb::fail(RB_E_NOTIMPL,
+           "%s: vmap: the shape of the result depends on the data, so that the examples' results "
+           "do not fit one tensor; use a form of fixed shape, such as where() with a mask",
+           c.info.name);
+}
+
 // The results j of all examples, stacked.
-Ref stacked(const std::vector<Owned>& all, int i, int j) {
+Ref stacked(const Call& c, const std::vector<Owned>& all, int i, int j) {
   std::vector<RbTensor*> parts;
-  for (const Owned& example : all)
+  for (const Owned& example : all) {
     parts.push_back(j < 0 ? example.values[i].v.t : example.values[i].v.ts[j]);
+    if (!(shape_of(parts.back()) == shape_of(parts[0]))) refuse_data_shape(c);
+  }
   return call(ops.stack, {rb::tensors_value(parts.data(), parts.size()), int_value(0)});
 }
 
@@ -166,7 +175,7 @@ RbValue stacked_list(Call& c, const std::vector<Owned>& examples, int i) {
                "for all of them",
                c.info.name, j, static_cast<long long>(count), static_cast<long long>(c.size()));
     }
-    if (count == 0) parts[j] = c.wrap(stacked(examples, i, static_cast<int>(j)), 0);
+    if (count == 0) parts[j] = c.wrap(stacked(c, examples, i, static_cast<int>(j)), 0);
   }
   RbTensor** ts = nullptr;
   rb::check(rb::host->tensors_new(n, &ts));
@@ -302,6 +311,17 @@ void movement(Call& c) {
 
 void decompose(Call& c) { rb::check(rb::host->decompose(c.c, c.args, c.nargs, c.rets, c.nrets)); }
 
+void decompose_or_loop(Call& c) {
+  try {
+    decompose(c);
+  } catch (const rb::Stored&) {
+    // The steps read values: the results of the examples may still have one shape.
+    if (c.frame.strict || c.size() == 0) throw;
+    rb::host->err_clear();
+    loop(c);
+  }
+}
+
 namespace {
 // Whether the operator writes to a list. A tensor that it writes must be batched: each example
 // writes to its own.
@@ -332,7 +352,7 @@ void loop(Call& c) {
     if (examples[0].values[i].tag == RB_TENSORS) {
       c.rets[i] = stacked_list(c, examples, i);
     } else {
-      c.give(i, stacked(examples, i, -1), 0);
+      c.give(i, stacked(c, examples, i, -1), 0);
     }
   }
 }
@@ -353,12 +373,7 @@ Rule derived_rule(const Call& c) {
   const RbOpInfo& info = c.info;
   if (info.kind == RB_KIND_RANDOM) return random;
   const bool composite = info.kind == RB_KIND_COMPOSITE;
-  if (info.flags & RB_OP_DATA_SHAPE && !composite) {
-    rb::fail(RB_E_NOTIMPL,
-             "%s: vmap: the shape of the result depends on the data, so that the examples' results "
-             "do not fit one tensor; use a form of fixed shape, such as where() with a mask",
-             info.name);
-  }
+  if (info.flags & RB_OP_DATA_SHAPE && !composite) refuse_data_shape(c);
   bool any = false, aligns = true, flagged = false, fits = true;
   for (int i = 0; i < c.nargs; ++i) {
     const RbArgInfo& arg = rb::arg_info(info, i);
@@ -381,6 +396,7 @@ Rule derived_rule(const Call& c) {
     return leading;
   }
   const bool decomposes = (info.flags & RB_OP_HAS_DECOMP) != 0;
+  if (decomposes && info.flags & RB_OP_DATA_SHAPE && !c.is_out()) return decompose_or_loop;
   const Rule without = decomposes ? decompose : loop;
   if (flagged) return without;
   switch (info.kind) {

@@ -37,7 +37,8 @@ void visit_routes(void (*visit)(void*, const char*, int32_t), void* ctx) {
 }
 
 int32_t route_of(Rule rule) {
-  return rule == loop ? RB_ROUTE_LOOP : rule == decompose ? RB_ROUTE_DECOMP : RB_ROUTE_RULE;
+  if (rule == loop) return RB_ROUTE_LOOP;
+  return rule == decompose || rule == decompose_or_loop ? RB_ROUTE_DECOMP : RB_ROUTE_RULE;
 }
 
 // ---- destinations that are given
@@ -58,7 +59,7 @@ void run_rule(Call& c, Rule rule) {
   try {
     rule(c);
   } catch (const rb::Stored& stored) {
-    if (rule != loop && rule != random) c.explain(stored.code);
+    if (rule != loop && rule != decompose_or_loop && rule != random) c.explain(stored.code);
     throw;
   }
 }
@@ -198,6 +199,7 @@ int32_t explain_call(const RbOp* op, const RbValue* args, int32_t nargs, char* t
     const int32_t rc = rb::guarded([&] {
       const Rule rule = derived_rule(c);
       if (rule == decompose) way = "the operators that it is made of, batched";
+      if (rule == decompose_or_loop) way = "the operators that it is made of, else by example";
       if (rule == loop) way = "example by example";
     });
     if (rc != RB_OK) {

@@ -292,11 +292,21 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def nonzero_static(input: Tensor, *, size: int, fill_value: int) -> Tensor:
-    rows = _ops("nonzero")(input)
-    missing = size - rows.shape[0]
-    if missing <= 0:
-        return rows[:size].contiguous()
-    return _ops("cat")([rows, rows.new_full([missing, input.ndim], fill_value)])
+    if input.numel() == 0 or input.ndim == 0:
+        return input.new_full([size, input.ndim], fill_value, dtype=_C.int64)
+    # Each nonzero element writes its flat index to the row of its rank; the row behind the last takes the rest.
+    nonzero = _ops("ne")(input, 0).reshape([-1])
+    ranks = nonzero.cumsum(0) - 1
+    rows = _ops("where")(nonzero & (ranks < size), ranks, size)
+    places = _ops("arange")(nonzero.numel(), device=input.device)
+    found = places.new_full([size + 1], -1).scatter(0, rows, places)[:size]
+    step = nonzero.numel()
+    columns = []
+    for length in input.shape:
+        step //= length
+        columns.append(found // step % length)
+    indices = _ops("stack")(columns, 1)
+    return _ops("where")((found < 0).unsqueeze(1), fill_value, indices)
 
 
 # The operator that combines a segment's elements, and what an empty segment holds.

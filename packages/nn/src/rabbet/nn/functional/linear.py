@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import rabbet
 from rabbet import Tensor, ops
 
@@ -66,10 +68,13 @@ def embedding(
         max_norm: rows that are looked up are first scaled down, in place, to this norm.
         norm_type: which norm that is.
         scale_grad_by_freq: divide the gradient of a row by how often it is looked up.
-        sparse: only False; there are no sparse gradients.
+        sparse: sparse gradients are not supported, so True needs a `weight` that does not require grad.
     """
-    if sparse:
-        raise NotImplementedError(f"embedding: sparse={sparse!r} is not supported")
+    if sparse and weight.requires_grad and rabbet.is_grad_enabled():
+        raise NotImplementedError(
+            "embedding: sparse=True is not supported for a weight that requires grad, "
+            "since there are no sparse gradients; use sparse=False"
+        )
     if padding_idx is not None:
         padding_idx = _wrapped_row(padding_idx, weight, "embedding")
     if max_norm is not None:
@@ -93,6 +98,8 @@ def _wrapped_row(padding_idx: int, weight: Tensor, name: str) -> int:
 def limit_norms(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale the rows of `weight` at `input` down to `max_norm`, in place."""
     with rabbet.no_grad():
+        if input.device.type == "meta":
+            return
         index = rabbet.unique(input.reshape([-1]).to(rabbet.int64))
         rows = weight.detach().index_select(0, index)
         rows = widened(rows)
@@ -162,66 +169,76 @@ def embedding_bag(
         )
     flat = input.reshape([-1])
     rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+    counted = None
     if padding_idx is not None:
         counted = flat != _wrapped_row(padding_idx, weight, "embedding_bag")
-        kept = counted.nonzero().reshape([-1])
-        rows, bag = rows.index_select(0, kept), bag.index_select(0, kept)
-        if per_sample_weights is not None:
-            per_sample_weights = per_sample_weights.reshape([-1]).index_select(0, kept)
     if mode == "max":
-        return _bag_maxima(rows, bag, bags)
-    return _bag_sums(rows, bag, bags, per_sample_weights, mode == "mean")
+        return _bag_maxima(rows, bag, bags, counted)
+    return _bag_sums(rows, bag, bags, counted, per_sample_weights, mode == "mean")
 
 
 @accumulated
 def _bag_sums(
-    rows: Tensor, bag: Tensor, bags: int, factors: Tensor | None, average: bool
+    rows: Tensor,
+    bag: Tensor,
+    bags: int,
+    counted: Tensor | None,
+    factors: Tensor | None,
+    average: bool,
 ) -> Tensor:
     if factors is not None:
         rows = rows * factors.reshape([-1, 1])
-    zeros = rabbet.zeros([bags, rows.shape[1]], dtype=rows.dtype, device=rows.device)
+    if counted is not None:
+        rows = rabbet.where(counted.unsqueeze(-1), rows, 0)
+    zeros = rows.new_zeros([bags, rows.shape[1]])
     sums = zeros.index_add(0, bag, rows)
     if not average:
         return sums
-    counts = rabbet.bincount(bag, minlength=bags)
-    return sums / rabbet.clamp(counts, min=1).to(sums.dtype).reshape([-1, 1])
+    ones = rows.new_ones([rows.shape[0]]) if counted is None else counted.to(rows.dtype)
+    counts = rows.new_zeros([bags]).index_add(0, bag, ones)
+    return sums / counts.clamp(min=1).unsqueeze(-1)
 
 
 def _bags(offsets: Tensor, count: int, include_last_offset: bool) -> tuple[Tensor, int]:
     """The bag of each index, and the number of bags."""
-    starts = offsets.tolist()
     if include_last_offset:
-        if not starts:
+        if offsets.shape[0] == 0:
             raise RuntimeError("include_last_offset: number of offsets should be at least 1")
-        starts = starts[:-1]
-    if starts and starts[0] != 0:
+        offsets = offsets[:-1]
+    bags = offsets.shape[0]
+    if bags == 0:
+        return offsets.to(rabbet.int64), 0
+    if not holds(offsets[0] == 0):
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
-            f"position 0. However, got {starts[0]}"
+            f"position 0. However, got {offsets[0].item()}"
         )
-    if starts != sorted(starts) or (starts and starts[-1] > count):
+    if not holds(offsets[1:] >= offsets[:-1]) or not holds(offsets[-1] <= count):
         raise RuntimeError(
-            f"embedding_bag: expected offsets that ascend to at most {count}, got {starts}"
+            f"embedding_bag: expected offsets that ascend to at most {count}, got {offsets.tolist()}"
         )
-    ends = [*starts[1:], count]
-    bag = [
-        b for b, (low, high) in enumerate(zip(starts, ends, strict=True)) for _ in range(low, high)
-    ]
-    return rabbet.tensor(bag, dtype=rabbet.int64, device=offsets.device), len(starts)
+    begins = offsets.new_zeros([count + 1]).index_add(0, offsets, rabbet.ones_like(offsets))
+    return begins[:-1].cumsum(0) - 1, bags
 
 
-def _bag_maxima(rows: Tensor, bag: Tensor, bags: int) -> Tensor:
-    members: list[list[int]] = [[] for _ in range(bags)]
-    for place, b in enumerate(bag.tolist()):
-        members[b].append(place)
-    maxima = []
-    for places in members:
-        if places:
-            index = rabbet.tensor(places, dtype=rabbet.int64, device=rows.device)
-            maxima.append(rows.index_select(0, index).max(0)[0])
-        else:
-            maxima.append(rabbet.zeros([rows.shape[1]], dtype=rows.dtype, device=rows.device))
-    return rabbet.stack(maxima)
+def _bag_maxima(rows: Tensor, bag: Tensor, bags: int, counted: Tensor | None) -> Tensor:
+    """The largest element of each column in each bag, of equal ones the first; 0 for empty bags."""
+    count, size = rows.shape
+    if count == 0:
+        return rows.new_zeros([bags, size]) + rows.sum(0)
+    seen = rows.detach()
+    if counted is not None:
+        seen = rabbet.where(counted.unsqueeze(-1), seen, -math.inf)
+    at = bag.unsqueeze(-1).expand([count, size])
+    lowest = seen.new_full([bags, size], -math.inf)
+    largest = lowest.scatter_reduce(0, at, seen, "amax")
+    is_largest = (seen == largest.gather(0, at)) | seen.isnan()
+    if counted is not None:
+        is_largest = is_largest & counted.unsqueeze(-1)
+    places = rabbet.arange(count, device=rows.device).unsqueeze(-1)
+    candidates = rabbet.where(is_largest, places, count)
+    first = candidates.new_full([bags, size], count).scatter_reduce(0, at, candidates, "amin")
+    return rabbet.where(first < count, rows.gather(0, first.clamp(max=count - 1)), 0)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
