@@ -160,3 +160,14 @@ def test_indices_of_a_dimension_lie_side_by_side():
     assert rows.stride() == (1, 3) and rows.tolist() == [[0, 0], [1, 1], [2, 2]]
     assert rabbet.argwhere(rabbet.ones(2, 2, 2)).stride() == (1, 8)
     assert rabbet.nonzero(rabbet.ones(4)).stride() == (1, 4)
+
+
+@pytest.mark.parametrize("out_int32", [False, True])
+def test_places_are_written_to_integers_of_the_size_asked_for(out_int32):
+    edges, values = rabbet.tensor([1.0, 3.0, 5.0]), rabbet.tensor([0.0, 3.0, 9.0])
+    out = rabbet.empty(0, dtype=rabbet.int32 if out_int32 else rabbet.int64)
+    assert rabbet.searchsorted(edges, values, out_int32=out_int32, out=out) is out
+    assert out.tolist() == [0, 1, 3]
+    out.zero_()
+    rabbet.bucketize(values, edges, out_int32=out_int32, out=out)
+    assert out.tolist() == [0, 1, 3]

@@ -441,10 +441,10 @@ def searchsorted(
         if sorter.dtype is not _C.int64:
             raise RuntimeError(f"searchsorted: sorter must be int64, got {sorter.dtype}")
         sorted_sequence = sorted_sequence.gather(-1, sorter)
-    found = _ops("search_rows")(sorted_sequence, input, right or side == "right")
     dtype = _C.int32 if out_int32 else _C.int64
+    found = _ops("search_rows")(sorted_sequence, input, right or side == "right").to(dtype)
     if out is None:
-        return found.to(dtype)
+        return found
     if out.dtype is not dtype:
         raise RuntimeError(
             f"searchsorted: output tensor's dtype is wrong, it can only be {dtype} with out_int32={out_int32}, got "
