@@ -34,10 +34,10 @@ def checked_cases(name, dtype=None):
             yield case, call, inputs
 
 
-# Operators whose results are no floating numbers, one that reads the memory below its argument, and those of
-# complex numbers only.
+# Operators whose results are no floating numbers, one that reads the memory below its argument, those of complex
+# numbers only, and one whose mean and deviation carry no gradient, as in PyTorch.
 NOT_DIFFERENTIABLE = {"as_strided_copy", "count_nonzero", "mask_indices", "signbit", "argsort",
-                      "view_as_real", "view_as_real_scatter"}  # fmt: skip
+                      "view_as_real", "view_as_real_scatter", "native_layer_norm"}  # fmt: skip
 DIFFERENTIABLE = [name for name in differentiable_ops() if name not in NOT_DIFFERENTIABLE]
 
 

@@ -66,7 +66,12 @@ def pack(folder, *changes, code=CALL_OF_PLAIN):
     for old, new in changes:
         assert old in text
         text = text.replace(old, new, 1)
-    library = compile_library(folder, "odd", text, "-fvisibility=hidden", "-Wno-unused-parameter")
+    options = (
+        "-fvisibility=hidden",
+        "-Wno-unused-parameter",
+        "-DRB_ABI_NEEDED=6",
+    )  # as MANIFEST says
+    library = compile_library(folder, "odd", text, *options)
     install(folder, "odd", MANIFEST.format("odd", "ops"), library, code)
 
 
