@@ -23,6 +23,13 @@ namespace rabbet {
 
 namespace {
 
+// A layer that a plugin has added.
+void check_plugin_layer(const char* what, int32_t layer) {
+  check_layer_id(what, layer);
+  if (layer == kTransformSlot || layer == kCompositeSlot)
+    fail(RB_E_ARG, "%s: '%s' is core's own", what, layer_entry(layer).name.c_str());
+}
+
 int32_t table_infer(const RbOp* op, const RbValue* args, int32_t nargs, RbValue* rets,
                     int32_t nrets, int32_t* backend, int32_t* device) {
   return guarded([&] {
@@ -58,9 +65,7 @@ int32_t table_stub(int32_t layer, int32_t backend, int32_t device, int32_t dtype
 
 int32_t table_data_hook(int32_t layer, RbRealFn fn, void* self) {
   return guarded([&] {
-    check_layer_id("data_hook", layer);
-    if (layer == kTransformSlot || layer == kCompositeSlot)
-      fail(RB_E_ARG, "data_hook: '%s' is core's own", layer_entry(layer).name.c_str());
+    check_plugin_layer("data_hook", layer);
     set_data_hook(layer, fn, self);
   });
 }
@@ -128,9 +133,7 @@ void table_thread_bytes(int64_t* host, int64_t* devices) {
 
 int32_t table_defer(int32_t layer, const RbDeferral* how) {
   return guarded([&] {
-    check_layer_id("defer", layer);
-    if (layer == kTransformSlot || layer == kCompositeSlot)
-      fail(RB_E_ARG, "defer: '%s' is core's own", layer_entry(layer).name.c_str());
+    check_plugin_layer("defer", layer);
     RbDeferral full{};
     if (how) {
       std::memcpy(&full, how, std::min<size_t>(how->struct_size, sizeof full));
@@ -141,17 +144,13 @@ int32_t table_defer(int32_t layer, const RbDeferral* how) {
 }
 int32_t table_read_gate(int32_t layer, RbReadFn fn, void* self) {
   return guarded([&] {
-    check_layer_id("read_gate", layer);
-    if (layer == kTransformSlot || layer == kCompositeSlot)
-      fail(RB_E_ARG, "read_gate: '%s' is core's own", layer_entry(layer).name.c_str());
+    check_plugin_layer("read_gate", layer);
     set_read_gate(uint64_t{1} << layer, fn, self);
   });
 }
 int32_t table_generator_gate(int32_t layer, RbGeneratorFn fn, void* self) {
   return guarded([&] {
-    check_layer_id("generator_gate", layer);
-    if (layer == kTransformSlot || layer == kCompositeSlot)
-      fail(RB_E_ARG, "generator_gate: '%s' is core's own", layer_entry(layer).name.c_str());
+    check_plugin_layer("generator_gate", layer);
     set_generator_gate(layer, fn, self);
   });
 }
