@@ -87,7 +87,7 @@ class _Fitter:
 
     def number(self, numbers: Sequence[Number], near: Sequence[Value]) -> Size | None:
         """Find an expression: one that the program computed, the size of an existing value, or a formula."""
-        plain = [s for s in self.candidates if all(leaf.op != "dim" for leaf in s.leaves())]
+        plain = [s for s in self.candidates if not s.needs_run()]
         found = self.with_dims(numbers) or exact(numbers, self.points, plain)
         if found is not None:
             return found

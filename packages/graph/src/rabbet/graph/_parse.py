@@ -268,7 +268,7 @@ class _Parser:
                 continue
             start = t.at
             size = self.size() if not self.is_later_symbol() else symbol(t.take())
-            if any(leaf.op == "dim" for leaf in size.leaves()):
+            if size.needs_run():
                 t.at = start
                 t.fail("a size of symbols and numbers")
             shape.append(size)

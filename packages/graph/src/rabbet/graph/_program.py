@@ -48,7 +48,7 @@ class _Lowering:
 
     def program(self) -> Program:
         graph = self.graph
-        if any(at >= 0 for at in self.graph.constraints_at()):
+        if any(at >= 0 for at in graph.constraints_at()):
             raise _NotLowered  # they look at the shapes of results
         made = Program(len(graph.inputs), len(self.slots))
         last = last_uses(graph)
@@ -76,9 +76,6 @@ class _Lowering:
         )
 
     def argument(self, arg: Any, i: int, places: list[tuple[int, int, int]]) -> Any:
-        if isinstance(arg, Value):
-            places.append((i, -1, self.slots[arg]))
-            return self.tensor
         if isinstance(arg, (list, tuple)):
             return [self.item(item, i, j, places) for j, item in enumerate(arg)]
         if isinstance(arg, Object):
@@ -86,20 +83,17 @@ class _Lowering:
                 return self.graph.objects[arg.name]
             except KeyError:
                 raise _NotLowered from None
-        return self.number(arg)
+        return self.item(arg, i, -1, places)
 
     def item(self, item: Any, i: int, j: int, places: list[tuple[int, int, int]]) -> Any:
         if isinstance(item, Value):
             places.append((i, j, self.slots[item]))
             return self.tensor
-        return self.number(item)
-
-    def number(self, arg: Any) -> Any:
-        if not isinstance(arg, Size):
-            return arg
-        if any(leaf.op == "dim" for leaf in arg.leaves()):
-            raise _NotLowered  # a size that only the run knows
-        return arg.evaluate(self.symbols)
+        if not isinstance(item, Size):
+            return item
+        if item.needs_run():
+            raise _NotLowered
+        return item.evaluate(self.symbols)
 
 
 def tensors_of(outputs: Sequence[Any]) -> list[Value]:
@@ -109,7 +103,7 @@ def tensors_of(outputs: Sequence[Any]) -> list[Value]:
         _NotLowered: if one is a size that only the run knows.
     """
     for output in outputs:
-        if isinstance(output, Size) and any(leaf.op == "dim" for leaf in output.leaves()):
+        if isinstance(output, Size) and output.needs_run():
             raise _NotLowered
     return [output for output in outputs if isinstance(output, Value)]
 

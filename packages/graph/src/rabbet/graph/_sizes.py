@@ -115,6 +115,10 @@ class Size:
             for arg in self.args:
                 yield from arg.leaves()
 
+    def needs_run(self) -> bool:
+        """Whether it names the shape of a value, which only a run knows."""
+        return any(leaf.op == "dim" for leaf in self.leaves())
+
     def replace(self, change: Callable[[Size], Size]) -> Size:
         """The expression with `change` applied to its symbols and dimensions."""
         if self.op in ("symbol", "dim"):
