@@ -184,7 +184,7 @@ def test_memory_is_free_when_its_receiver_was_killed(program):
     assert program(KILLED) == ""
 
 
-SENDER_GONE = """
+ONE_SENDER = """
 def send(connection):
     connection.send(rabbet.ones(3, device="cuda"))
     connection.recv()
@@ -193,6 +193,8 @@ if __name__ == "__main__":
     ours, theirs = context.Pipe()
     process = context.Process(target=send, args=(theirs,))
     process.start()
+"""
+SENDER_GONE = f"""{ONE_SENDER}
     assert ours.poll(100)
     process.kill()
     process.join()
@@ -207,15 +209,7 @@ def test_a_tensor_whose_sender_has_ended_is_an_error_in_words(program):
     assert program(SENDER_GONE) == ""
 
 
-ENDS_EARLY = """
-def send(connection):
-    connection.send(rabbet.ones(3, device="cuda"))
-    connection.recv()
-
-if __name__ == "__main__":
-    ours, theirs = context.Pipe()
-    process = context.Process(target=send, args=(theirs,))
-    process.start()
+ENDS_EARLY = f"""{ONE_SENDER}
     x = ours.recv()
     ours.send("end")
     process.join()
