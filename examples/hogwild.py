@@ -19,7 +19,7 @@ def make_model() -> nn.Module:
 
 
 def accuracy(model: nn.Module, images: rabbet.Tensor, labels: rabbet.Tensor) -> float:
-    """The part of the images that is classified right."""
+    """The fraction of the images that is classified correctly."""
     with rabbet.no_grad():
         return float((model(images).argmax(1) == labels).float().mean())
 

@@ -108,7 +108,7 @@ def train(model: nn.Module, loader: DataLoader, optimizer: optim.Optimizer, devi
 
 
 def accuracy(model: nn.Module, loader: DataLoader, device: str) -> float:
-    """The part of the images that is classified right."""
+    """The fraction of the images that is classified correctly."""
     model.eval()
     with rabbet.no_grad():
         right = sum(int((model(x.to(device)).argmax(1).cpu() == y).sum()) for x, y in loader)

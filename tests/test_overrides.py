@@ -359,7 +359,7 @@ def test_python_functions_take_part():
 
 
 class Redispatching(rabbet.Tensor):
-    """Notes every function that is overridden, and calls it past its own override."""
+    """Records the name of each overridden function, and calls the function without its override."""
 
     seen: list = []
 

@@ -801,8 +801,8 @@ struct RbHost { /* lives as long as the process; all members are required unless
   void (*generator_free)(RbGenerator*);
   /* Where a generator is; null: the default one of the device. Nothing is drawn. */
   int32_t (*generator_state)(const RbGenerator*, int32_t backend, int32_t device, RbRngSlice* out);
-  /* The generator that the calling thread draws from where a call names none, on all devices, until
-   * null is set. It must live as long as it is set. */
+  /* The generator that the calling thread draws from where a call names none, on all devices; null:
+   * the default ones again. The caller keeps it alive until another one, or null, is set. */
   int32_t (*generator_set)(RbGenerator*);
 
   /* As `decompose`, but the operators in it are called below `layer`: neither it nor the layers

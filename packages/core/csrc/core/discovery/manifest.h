@@ -18,7 +18,7 @@ struct ManifestLayer {
   uint32_t phase;
   std::vector<std::string> before, after;
 };
-/// What core reads of a manifest.
+/// The entries of a manifest that core uses.
 struct Manifest {
   std::string kind, library;  // library: empty where the plugin has none
   std::vector<std::string> provides;
@@ -29,11 +29,11 @@ struct Manifest {
 /// A manifest as it stands, checked. Throws RB_E_PLUGIN naming the key, what it must be, what it
 /// is.
 toml::Table read_manifest(const std::string& path);
-/// Of a checked one.
+/// The entries of a manifest that has passed the checks.
 Manifest manifest_of(const toml::Table& table);
-/// The static layers, the one to run first at the front. An earlier phase runs first; in one phase
-/// `before` and `after` decide, then the names, also where layers all want to run before each
-/// other: core refuses the one that is loaded last. Of two of one name the later one counts.
+/// The static layers in the order in which they run: by phase, within a phase by `before` and
+/// `after`, then by name. Names also decide between layers that each ask to run before the other;
+/// core refuses the last of these to be loaded. Of two layers with one name, the later one counts.
 std::vector<DeclaredLayer> order_layers(const std::vector<ManifestLayer>& declared);
 
 }  // namespace rabbet

@@ -1,7 +1,7 @@
 // Floats of 8 bits: float8_e4m3fn (4 bits of exponent, 3 of fraction, no infinities, one NaN per
 // sign) and float8_e5m2 (IEEE's way, with infinities and NaNs): OCP 8-bit Floating Point
-// Specification 1.0. The formats that end in fnuz have neither infinities nor a negative zero, and
-// the code of that zero is their only NaN: Noune et al., "8-bit Numerical Formats for Deep Neural
+// Specification 1.0. The fnuz formats have no infinities and no negative zero; the code that
+// would be negative zero is their only NaN: Noune et al., "8-bit Numerical Formats for Deep Neural
 // Networks", https://arxiv.org/abs/2206.02915.
 #pragma once
 #include <cmath>

@@ -4,8 +4,8 @@
 
 namespace rabbet {
 
-/// What Python sets: how a thread that waits lets others run, and whether the user has interrupted
-/// the program.
+/// Functions of the Python binding: one releases the interpreter's lock during a wait, the other
+/// reports whether the user has interrupted the program.
 struct WaitHooks {
   void (*unlocked)(void (*body)(void* ctx), void* ctx);  // run it without the lock
   int32_t (*interrupted)();  // RB_OK, or the code of an error that is recorded
