@@ -353,6 +353,8 @@ RB_BY_REGISTER1(vm_sqrt)
 RB_INLINE float vm_rint(float x) { return __builtin_rintf(x); }
 RB_INLINE double vm_rint(double x) { return __builtin_rint(x); }
 RB_BY_REGISTER1(vm_rint)
+RB_INLINE float vm_floor(float x) { return __builtin_floorf(x); }
+RB_INLINE double vm_floor(double x) { return __builtin_floor(x); }
 RB_BY_REGISTER1(vm_floor)
 
 /// a * b + c, rounded once where the level has the instruction (v3, v4, arm64): explicit, since the

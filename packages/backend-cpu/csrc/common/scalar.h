@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "common/vecmath_angles.h"
+#include "common/vecmath_quotients.h"
 
 namespace {
 
@@ -28,15 +29,11 @@ constexpr bool is_f32 = std::is_same<T, float>::value;
 #define RB_LIBM(name)                                                  \
   RB_INLINE float m_##name(float x) { return __builtin_##name##f(x); } \
   RB_INLINE double m_##name(double x) { return __builtin_##name(x); }
-#define RB_LIBM2(name)                                                             \
-  RB_INLINE float m_##name(float x, float y) { return __builtin_##name##f(x, y); } \
-  RB_INLINE double m_##name(double x, double y) { return __builtin_##name(x, y); }
 // clang-format off
 RB_LIBM(exp) RB_LIBM(expm1) RB_LIBM(log) RB_LIBM(log2) RB_LIBM(log10) RB_LIBM(log1p)
 RB_LIBM(sqrt) RB_LIBM(sin) RB_LIBM(cos) RB_LIBM(tan) RB_LIBM(asin) RB_LIBM(acos) RB_LIBM(atan)
 RB_LIBM(sinh) RB_LIBM(cosh) RB_LIBM(tanh) RB_LIBM(erf) RB_LIBM(erfc) RB_LIBM(floor)
-RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs) RB_LIBM2(fmod) RB_LIBM2(pow)
-RB_LIBM2(atan2) RB_LIBM2(copysign)
+RB_LIBM(ceil) RB_LIBM(trunc) RB_LIBM(rint) RB_LIBM(fabs)
 
 // The same for packs.
 #define RB_OF_PACK(name, function)                \
@@ -149,6 +146,8 @@ RB_OP1(log10, kFC, {
 })
 RB_OP1(log1p, kFC, { RB_COMPLEX_CASE(c_log1p(x)) if constexpr (is_fp<T>) return s_log1p(x); })
 RB_OP1(sqrt, kFC, { RB_COMPLEX_CASE(c_sqrt(x)) if constexpr (is_fp<T>) return m_sqrt(x); })
+RB_OP1(rsqrt, kF, { return T(1) / m_sqrt(x); })
+RB_OP1(cube, kF, { return x * x * x; })
 RB_OP1(sin, kFC, { RB_COMPLEX_CASE(c_sin(x)) if constexpr (is_fp<T>) return m_sin(x); })
 RB_OP1(cos, kFC, { RB_COMPLEX_CASE(c_cos(x)) if constexpr (is_fp<T>) return m_cos(x); })
 RB_OP1(tan, kFC, { RB_COMPLEX_CASE(c_tan(x)) if constexpr (is_fp<T>) return m_tan(x); })
@@ -240,15 +239,13 @@ RB_INLINE T int_mod(T x, T y) {
   else
     return T(x % y);
 }
+template <class T>
+RB_INLINE T int_abs(T x) {
+  return x < T(0) ? T(-x) : x;
+}
 RB_OP2(div_floor, kBI | kF, {
   if constexpr (is_fp<T>) {
-    if (y == T(0)) return x / y;
-    T mod = m_fmod(x, y);
-    T quotient = (x - mod) / y;  // near an integer
-    if (mod != T(0) && (y < T(0)) != (mod < T(0))) quotient -= T(1);
-    if (quotient == T(0)) return m_copysign(T(0), x / y);
-    T floored = m_floor(quotient);
-    return quotient - floored > T(0.5) ? floored + T(1) : floored;
+    return vm_div_floor(x, y);
   } else {
     T q = int_div(x, y);
     return T(q - T((x < T(0)) != (y < T(0)) && T(q * y) != x));
@@ -262,8 +259,7 @@ RB_OP2(div_trunc, kBI | kF, {
 })
 RB_OP2(remainder, kBI | kF, {
   if constexpr (is_fp<T>) {
-    T mod = m_fmod(x, y);
-    return mod != T(0) && (y < T(0)) != (mod < T(0)) ? mod + y : mod;
+    return vm_remainder(x, y);
   } else {
     T mod = int_mod(x, y);
     return mod != T(0) && (y < T(0)) != (mod < T(0)) ? T(mod + y) : mod;
@@ -271,7 +267,7 @@ RB_OP2(remainder, kBI | kF, {
 })
 RB_OP2(fmod, kBI | kF, {
   if constexpr (is_fp<T>)
-    return m_fmod(x, y);
+    return vm_fmod(x, y);
   else
     return int_mod(x, y);
 })
@@ -289,24 +285,52 @@ RB_OP2(pow, kAny, {
     return result;
   }
 })
-RB_OP2(atan2, kF, { return m_atan2(x, y); })
+RB_OP2(atan2, kF, { return vm_atan2(x, y); })
 RB_OP2(copysign, kF, { return vm_copysign(x, y); })
 RB_OP2(maximum, kReal, { return vm_select((x > y) | not_a_number(x), x, y); })
 RB_OP2(minimum, kReal, { return vm_select((x < y) | not_a_number(x), x, y); })
+// The numbers of one sign have the order of their bits as integers.
+RB_OP2(nextafter, kF, {
+  const auto bits = vm_bits(x);
+  const auto one = decltype(vm_bits(x))(1u);
+  const T moved = vm_cast<lane_t<T>>((y > x) == (x > T(0)) ? bits + one : bits - one);
+  const T least = vm_copysign(vm_cast<lane_t<T>>(one), y);
+  return not_a_number(x) | not_a_number(y) ? x + y : x == y ? y : x == T(0) ? least : moved;
+})
+RB_OP2(gcd, kI, {
+  T a = int_abs(x);
+  T b = int_abs(y);
+  while (b != T(0)) {
+    const T rest = int_mod(a, b);
+    a = b;
+    b = rest;
+  }
+  return int_abs(a);
+})
 RB_OP2(relu_vjp, kI | kF, { return vm_select(y <= T(0), T(0), x); })
 RB_OP2(bitwise_and, kBI, { return T(x & y); })
 RB_OP2(bitwise_or, kBI, { return T(x | y); })
 RB_OP2(bitwise_xor, kBI, { return T(x ^ y); })
 // Shifts by a negative number or past the width act as shifts by the width.
 template <class T>
+constexpr T kBits = T(8 * sizeof(T));
+template <class T>
 RB_INLINE bool shift_in_range(T y) {
-  return y >= T(0) && y < T(std::numeric_limits<T>::digits + std::is_signed<T>::value);
+  return (y >= T(0)) & (y < kBits<T>);
 }
+// Counts out of range are masked before the shift, so that loops vectorise.
 RB_OP2(bitwise_left_shift, kI, {
   using U = typename std::make_unsigned<T>::type;
-  return shift_in_range(y) ? T(static_cast<uint64_t>(U(x)) << y) : T(0);
+  const T shifted = T(U(x) << (U(y) & U(kBits<T> - 1)));
+  return shift_in_range(y) ? shifted : T(0);
 })
-RB_OP2(bitwise_right_shift, kI, { return shift_in_range(y) ? T(x >> y) : T(x < T(0) ? -1 : 0); })
+RB_OP2(bitwise_right_shift, kI, {
+  using U = typename std::make_unsigned<T>::type;
+  const T all = kBits<T> - T(1);
+  const T count = shift_in_range(y) ? y : all;
+  const T shifted = T(x >> (U(count) & U(all)));
+  return shift_in_range(y) | (std::is_signed<T>::value) ? shifted : T(0);
+})
 
 RB_TEST2(eq, kAny, { return x == y; })
 RB_TEST2(ne, kAny, { return x != y; })

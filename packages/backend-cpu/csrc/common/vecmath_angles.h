@@ -1,8 +1,8 @@
 // tan, the inverse trigonometric functions, sinh and cosh, for float and double from one text;
 // their polynomials come from tools/minimax.py. Bounds in ulp, with hardware multiply-add and
-// without (tests/test_native_vecmath.py checks them): tan 1.8, atan 1.4, asin 1.3, acos 1.3,
-// sinh 1.8, cosh 1.8. The most found in about a million arguments of each, even ones and ones of
-// all magnitudes, beside long double: 1.76, 1.3, 1.17, 1.17, 1.61, 1.71.
+// without (tests/test_native_vecmath.py checks them): tan 1.8, atan 1.4, atan2 1.8, asin 1.3,
+// acos 1.3, sinh 1.8, cosh 1.8. The most found in about a million arguments of each, even ones and
+// ones of all magnitudes, beside long double: 1.76, 1.3, 1.17, 1.17, 1.61, 1.71.
 #pragma once
 #include "common/vecmath64.h"
 
@@ -96,6 +96,24 @@ RB_INLINE V vm_atan(const V& x) {
   V q = t * z * vm_atan_tail(z);
   V y = vm_select(far, (V(kRightAngle<V>) - t) - (q - V(kRightAngleLow<V>)), t + q);
   return vm_with_sign(y, x);
+}
+
+// The angle of the point (x, y): atan of the smaller coordinate over the larger one, subtracted
+// from or added to pi / 2 or pi.
+template <class V>
+RB_INLINE V vm_atan2(const V& y, const V& x) {
+  using U = with_lane<V, UnsignedOf<lane_t<V>>>;
+  const V zero(0), inf(vm_inf<V>), right(kRightAngle<V>), right_low(kRightAngleLow<V>);
+  V a = vm_abs(x), b = vm_abs(y);
+  auto steep = b > a, left = vm_sign(x) != U(0u);
+  V low = vm_select(steep, a, b), high = vm_select(steep, b, a);
+  V t = vm_select(high == zero, zero, vm_select(low == inf, V(1), low / high)), z = t * t;
+  V q = t * z * vm_atan_tail(z);
+  V base = vm_select(steep, right, vm_select(left, right + right, zero));
+  V base_low = vm_select(steep, right_low, vm_select(left, right_low + right_low, zero));
+  auto back = steep ^ left;
+  V angle = (base + vm_select(back, -t, t)) + (vm_select(back, -q, q) + base_low);
+  return vm_select((x != x) | (y != y), x + y, vm_with_sign(angle, y));
 }
 
 // Beyond 1/2: asin(a) = pi / 2 - 2 asin(sqrt((1 - a) / 2)).

@@ -208,10 +208,11 @@ const FnSpec kPlain[] = {
     RB_TO_BOOL1(isfinite),
     RB_TO_BOOL1(logical_not),
     RB_LIGHT2(mul),
-    RB_LIGHT2(remainder),
-    RB_LIGHT2(fmod),
+    RB_HEAVY2(remainder),
+    RB_HEAVY2(fmod),
     RB_HEAVY2(atan2),
     RB_LIGHT2(copysign),
+    RB_HEAVY2(gcd),
     RB_LIGHT2(maximum),
     RB_LIGHT2(minimum),
     RB_LIGHT2(relu_vjp),
@@ -268,13 +269,17 @@ int32_t pow_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbVa
   const RbValue* values[] = {args, args + 1};
   if (args[0].tag == RB_TENSOR && rb::is_number(args[1]) && args[1].tag != RB_COMPLEX) {
     const double exponent = rb::to_double(args[1]);
+    const bool floating = ((kMaskFloat >> args[0].v.t->dtype_id) & 1) != 0;
     const RbValue* twice[] = {args, args};
     if (exponent == 2.0) return run_fn(Fn::k_mul, twice, 2, false, *rets[0].v.t, kGrain, call);
+    for (const auto& [power, fn] :
+         {std::pair{0.5, Fn::k_sqrt}, {-0.5, Fn::k_rsqrt}, {3.0, Fn::k_cube}})
+      if (floating && exponent == power)
+        return run_fn(fn, values, 1, false, *rets[0].v.t, kGrain, call);
     // Powers of a tensor that are no integers are 0; a number is refused, as in PyTorch.
     if (exponent < 0 && (kMaskInt >> rets[0].v.t->dtype_id & 1))
       return rb::set_error(RB_E_ARG, "%s: Integers to negative integer powers are not allowed.",
                            name_of(call));
-    const bool floating = ((kMaskFloat >> args[0].v.t->dtype_id) & 1) != 0;
     if (floating && exponent == -1.0) {
       RbValue one = {};
       one.tag = RB_INT;
@@ -284,6 +289,12 @@ int32_t pow_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbVa
     }
   }
   return run_fn(Fn::k_pow, values, 2, false, *rets[0].v.t, kGrainHeavy, call);
+}
+
+int32_t nextafter_kernel(void*, const RbCall* call, const RbValue* args, int32_t, RbValue* rets,
+                         int32_t) noexcept {
+  const RbValue* values[] = {args, args + 1};
+  return run_fn(Fn::k_nextafter, values, 2, false, *rets[0].v.t, kGrain, call);
 }
 
 template <Fn Exact, Fn Tanh>
@@ -399,6 +410,8 @@ const rb::KernelSpec kSpecial[] = {
     {"div", div_kernel},
     {"pow", pow_kernel},
     {"gelu", gelu_kernel<Fn::k_gelu, Fn::k_gelu_tanh>, 0, kMaskFloat},
+    // The 16-bit floats, which would be computed in float32, have its decomposition.
+    {"nextafter", nextafter_kernel, 0, bit(RB_F32) | bit(RB_F64)},
     {"clamp", clamp_kernel, 0, kMaskReal},
     {"round", round_kernel, 0, kMaskReal},
     {"abs", part_kernel<ComplexPart::kAbs>},

@@ -25,7 +25,8 @@ template <class T, class Op>
 constexpr bool is_long =
     (is_f32<T> && is_one_of<Op, op_log2, op_log10, op_erfc>) ||
     (is_fp<T> && is_one_of<Op, op_exp, op_expm1, op_log, op_log1p, op_tanh, op_erf, op_gelu,
-                           op_gelu_tanh, op_pow, op_asin, op_acos, op_atan, op_sinh, op_cosh>);
+                           op_gelu_tanh, op_pow, op_fmod, op_remainder, op_div_floor, op_asin,
+                           op_acos, op_atan, op_atan2, op_sinh, op_cosh>);
 constexpr int64_t kStep = 64;     // elements of a block
 constexpr int64_t kGather = 512;  // elements of a buffer
 

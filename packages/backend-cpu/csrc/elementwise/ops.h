@@ -7,7 +7,7 @@
 // T -> T
 #define RB_UNARY(X)                                                                                                  \
   X(neg)                                                                                                             \
-  X(abs) X(sgn) X(exp) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sqrt) X(sin) X(cos) X(tan) \
+  X(abs) X(sgn) X(exp) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sqrt) X(rsqrt) X(cube) X(sin) X(cos) X(tan) \
       X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(erf) X(erfc) X(floor) X(ceil) X(trunc) X(round)   \
           X(relu) X(gelu) X(gelu_tanh) X(bitwise_not) X(conj)
 // T -> bool
@@ -15,7 +15,7 @@
 // T, T -> T
 #define RB_BINARY(X)                                                                                             \
   X(add)                                                                                                         \
-  X(sub) X(mul) X(div) X(div_floor) X(div_trunc) X(remainder) X(fmod) X(pow) X(atan2) X(copysign) X(maximum) X(minimum)      \
+  X(sub) X(mul) X(div) X(div_floor) X(div_trunc) X(remainder) X(fmod) X(pow) X(atan2) X(copysign) X(nextafter) X(gcd) X(maximum) X(minimum)      \
       X(relu_vjp) X(bitwise_and) X(bitwise_or) X(bitwise_xor) X(bitwise_left_shift) \
           X(bitwise_right_shift)
 // T, T -> bool

@@ -204,18 +204,27 @@ void primitive_kernel(const rb::Args& a) {
       plain ? primitive.loops : chosen_loops(primitive, a, dtype, operands), operands);
 }
 
-// The squares of a tensor are exact; powers of integers that are no integers are refused, as in
-// PyTorch.
+// Some powers are products and roots, as in formulas (core's emit.cpp); powers of integers that are
+// no integers are refused, as in PyTorch.
 void pow_kernel(const rb::Args& a) {
-  static const Loops kSquare("rb_mul(a, a)");
+  static const struct {
+    double exponent;
+    uint64_t dtypes;
+    Loops loops;
+  } kShort[] = {{2, kAll, Loops("rb_mul(a, a)")},
+                {3, kFloat, Loops("rb_mul(rb_mul(a, a), a)")},
+                {0.5, kFloat, Loops("rb_sqrt(a)")},
+                {-0.5, kFloat, Loops("rb_div((T)1, rb_sqrt(a))")},
+                {-1, kFloat, Loops("rb_div((T)1, a)")}};
   const RbValue& exponent = a.args[1];
   if (a.args[0].tag == RB_TENSOR && rb::is_number(exponent) && exponent.tag != RB_COMPLEX) {
     const double value = rb::to_double(exponent);
     if (value < 0 && (kInt >> a.ret().dtype_id & 1))
       rb::fail(RB_E_ARG, "pow: Integers to negative integer powers are not allowed.");
-    if (value == 2) {
+    for (const auto& power : kShort) {
+      if (value != power.exponent || !(power.dtypes >> a.ret().dtype_id & 1)) continue;
       Operands operands(a.ret(), 1, a.args);
-      return run(a, "pow", a.ret().dtype_id, kSquare, operands);
+      return run(a, "pow", a.ret().dtype_id, power.loops, operands);
     }
   }
   primitive_kernel(a);

@@ -344,11 +344,14 @@ class Evaluation {
     return statement(Symbol::kMask, x.text + (is_and ? " & " : " | ") + y.text);
   }
 
-  // Squares and reciprocals are what the kernels of `pow` make of them.
+  // The powers that kernels of `pow` compute in other ways, with the same roundings.
   Symbol power(const Symbol& x, const Symbol& y) {
     if (y.kind == Symbol::kNumber) {
       if (equals(y, 2)) return apply("mul", {x, x});
       if (equals(y, -1)) return apply("div", {number(1), x});
+      if (equals(y, 0.5)) return apply("sqrt", {x});
+      if (equals(y, -0.5)) return apply("div", {number(1), apply("sqrt", {x})});
+      if (equals(y, 3)) return apply("mul", {apply("mul", {x, x}), x});
     }
     return apply("pow", {x, y});
   }

@@ -36,10 +36,12 @@ def nan_to_num(
     if not input.is_floating_point():
         return input.clone()
     limits = finfo(input.dtype)
-    where = _ops("where")
-    out = where(input != input, 0.0 if nan is None else nan, input)
-    out = where(input == float("inf"), limits.max if posinf is None else posinf, out)
-    return where(input == float("-inf"), limits.min if neginf is None else neginf, out)
+    return _ops("replace_nonfinite")(
+        input,
+        0.0 if nan is None else nan,
+        limits.max if posinf is None else posinf,
+        limits.min if neginf is None else neginf,
+    )
 
 
 def both_tensors(input: _C.Tensor | int, other: _C.Tensor | int) -> tuple[_C.Tensor, _C.Tensor]:
