@@ -17,25 +17,25 @@ class MockedObject:
 
     _name = "MockedObject"
 
-    def __init__(self, name, _suppress_err=False):  # type: ignore[no-untyped-def]
+    def __init__(self, name: str, _suppress_err: bool = False) -> None:
         object.__setattr__(self, "_name", name)
         if not _suppress_err:
             _refuse(self, "__init__")
 
-    def __repr__(self):  # type: ignore[no-untyped-def]
+    def __repr__(self) -> str:
         return f"MockedObject({self._name})"
 
-    def __getattr__(self, name):  # type: ignore[no-untyped-def]
+    def __getattr__(self, name: str) -> None:
         _refuse(self, "__getattr__")
 
 
-def _refuse(mocked, use):  # type: ignore[no-untyped-def]
+def _refuse(mocked: MockedObject, use: str) -> None:
     raise NotImplementedError(
         f"Object '{mocked._name}' was mocked out during packaging but it is being used in {use}"
     )
 
 
-def _refusing(use):  # type: ignore[no-untyped-def]
+def _refusing(use: str) -> object:
     return lambda self, *args, **kwargs: _refuse(self, use)
 
 
