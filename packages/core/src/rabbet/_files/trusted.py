@@ -225,18 +225,18 @@ def pickled(
                 parent = None
                 if owner is None and more is not None:
                     owner, name, parent = more.name(obj, name)
-                name = name or getattr(obj, "__qualname__", None) or obj.__name__
+                label: str = name or getattr(obj, "__qualname__", None) or obj.__name__
                 if more is not None:
-                    more.written(owner, name)
+                    more.written(str(owner), label)
                 if parent is not None and self.proto < 4:
-                    self.save_reduce(getattr, (parent, name.rpartition(".")[2]), obj=obj)
+                    self.save_reduce(getattr, (parent, label.rpartition(".")[2]), obj=obj)
                     return
                 if self.proto >= 4:
                     self.save(owner)
-                    self.save(name)
+                    self.save(label)
                     self.write(pickle.STACK_GLOBAL)
                 else:
-                    self.write(pickle.GLOBAL + f"{owner}\n{name}\n".encode())
+                    self.write(pickle.GLOBAL + f"{owner}\n{label}\n".encode())
                 self.memoize(obj)
 
             dispatch = {**base.dispatch, types.FunctionType: save_global}

@@ -35,7 +35,7 @@ class Importer(ABC):
 
     def whichmodule(self, obj: Any, name: str) -> str:
         """The name of the module that defines an object, as pickle finds it."""
-        return pickle.whichmodule(obj, name)  # type: ignore[attr-defined,no-any-return]
+        return pickle.whichmodule(obj, name)  # type: ignore[attr-defined]
 
     def get_name(self, obj: Any, name: str | None = None) -> tuple[str, str]:
         """The module of an object, and its name there, with which `import_module` finds it again.

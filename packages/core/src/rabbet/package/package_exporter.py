@@ -538,10 +538,11 @@ def _is_implied(module: str) -> bool:
 
 def _source_of(module: ModuleType) -> str | None:
     """The text of a module; None if it has none."""
-    loader, spec = getattr(module, "__loader__", None), getattr(module, "__spec__", None)
-    if hasattr(loader, "get_source") and spec is not None:
+    spec = getattr(module, "__spec__", None)
+    get_source = getattr(getattr(module, "__loader__", None), "get_source", None)
+    if get_source is not None and spec is not None:
         with contextlib.suppress(ImportError, OSError, UnicodeDecodeError):
-            found = loader.get_source(spec.name)
+            found = get_source(spec.name)
             if found is not None:
                 return str(found)
     file = getattr(module, "__file__", None)

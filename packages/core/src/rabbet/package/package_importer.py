@@ -170,7 +170,7 @@ class PackageImporter(Importer):
 
     # ---- modules
 
-    def import_module(self, name: str, package: str | None = None) -> ModuleType:  # type: ignore[override]
+    def import_module(self, name: str, package: str | None = None) -> ModuleType:
         """A module of the package, or an external one.
 
         Args:
@@ -228,7 +228,7 @@ class PackageImporter(Importer):
     def _import(self, name: str) -> ModuleType:
         with self._lock:
             if name in self.modules:
-                return self.modules[name]  # type: ignore[no-any-return]
+                return self.modules[name]
             parent, _, last = name.rpartition(".")
             if parent:
                 self._import(parent)

@@ -50,7 +50,7 @@ def SyclExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) 
     refuse_cuda("cpp_extension.SyclExtension", f"{name!r}")
 
 
-class BuildExtension(build_ext):
+class BuildExtension(build_ext):  # type: ignore[misc]
     """setuptools' build_ext for extensions of rabbet: it refuses sources that include headers of PyTorch's, and adds the
     compiler's options that headers of rabbet need.
 

@@ -74,7 +74,8 @@ class Fetcher:
         many = getattr(self._dataset, "__getitems__", None)
         if many:
             return many(indices)
-        staging, batch = self._staging(indices), []
+        staging = self._staging(indices)
+        batch: list[Any] = []
         for i in indices:
             batch.append(self._placed(staging, self._sample(i), len(batch)))
         return batch
@@ -106,7 +107,8 @@ class Fetcher:
             raise StopIteration
         if not self._batches:
             return next(self._samples)
-        staging, batch = self._staging(indices), []
+        staging = self._staging(indices)
+        batch = []
         for _ in indices:
             try:
                 batch.append(self._placed(staging, next(self._samples), len(batch)))
