@@ -108,7 +108,7 @@ class Fetcher:
         if not self._batches:
             return next(self._samples)
         staging = self._staging(indices)
-        batch = []
+        batch: list[Any] = []
         for _ in indices:
             try:
                 batch.append(self._placed(staging, next(self._samples), len(batch)))
