@@ -9,6 +9,7 @@ import time
 import rabbet
 from rabbet import nn, optim
 from rabbet.nn import functional as F
+from tqdm import tqdm
 
 
 def text() -> str:
@@ -98,7 +99,8 @@ def main() -> int:
     model = CharGpt(len(alphabet), width=96, heads=4, depth=3, context=options.context)
     optimizer = optim.AdamW(model.parameters(), lr=options.lr)
     began, first, last = time.perf_counter(), math.nan, math.nan
-    for step in range(1, options.steps + 1):
+    bar = tqdm(range(1, options.steps + 1), unit="step")
+    for step in bar:
         at = rabbet.randint(0, len(data) - options.context - 1, (options.batch, 1)) + rabbet.arange(
             options.context + 1
         )
@@ -120,10 +122,7 @@ def main() -> int:
         last = value if step == 1 else 0.95 * last + 0.05 * value
         if step % 50 == 0:
             rate = step * options.batch * options.context / (time.perf_counter() - began)
-            print(
-                f"step {step}/{options.steps}  loss {last:.3f}  {rate:.0f} letters/s",
-                file=sys.stderr,
-            )
+            bar.set_postfix_str(f"loss {last:.3f}, {rate:.0f} letters/s")
     spent = time.perf_counter() - began
     written = "".join(
         alphabet[i] for i in sample(model, [code[c] for c in "The "], 300, options.context)

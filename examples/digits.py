@@ -13,6 +13,7 @@ from pathlib import Path
 
 import rabbet
 from rabbet import nn, optim
+from tqdm import tqdm
 
 
 class Mlp(nn.Module):
@@ -64,17 +65,6 @@ def shifted(x):
     return nn.functional.pad(x, (1, 1, 1, 1))[:, :, 1 + dy : 9 + dy, 1 + dx : 9 + dx]
 
 
-def progress(name: str, epoch: int, epochs: int, loss: float, rate: float, accuracy: float) -> None:
-    """Draw the bar on stderr."""
-    done = int(30 * epoch / epochs)
-    bar = "#" * done + "." * (30 - done)
-    sys.stderr.write(
-        f"\r{name} [{bar}] {epoch}/{epochs}  loss {loss:.4f}  {rate:7.0f} images/s  held out {accuracy:.2%}"
-    )
-    sys.stderr.write("\n" if epoch == epochs else "")
-    sys.stderr.flush()
-
-
 @rabbet.no_grad()
 def predict(model, images):
     """Most likely class of each image."""
@@ -99,7 +89,8 @@ def train(name: str, model, data, epochs: int, lr: float, augment: bool) -> dict
     loss_of = nn.CrossEntropyLoss(label_smoothing=0.05)
     history: dict = {"loss": [], "accuracy": []}
     size, batch = len(train_x), 64
-    for epoch in range(1, epochs + 1):
+    bar = tqdm(range(1, epochs + 1), desc=name, unit="epoch")
+    for epoch in bar:
         model.train()
         began, total = time.perf_counter(), 0.0
         order = rabbet.randperm(size)
@@ -119,13 +110,9 @@ def train(name: str, model, data, epochs: int, lr: float, augment: bool) -> dict
         schedule.step()
         history["loss"].append(total / size)
         history["accuracy"].append(accuracy(model, test_x, test_y))
-        progress(
-            name,
-            epoch,
-            epochs,
-            total / size,
-            size / (time.perf_counter() - began),
-            history["accuracy"][-1],
+        rate = size / (time.perf_counter() - began)
+        bar.set_postfix_str(
+            f"loss {total / size:.4f}, {rate:.0f} images/s, held out {history['accuracy'][-1]:.2%}"
         )
     return history
 

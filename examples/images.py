@@ -15,6 +15,7 @@ import rabbet
 from PIL import Image
 from rabbet import nn, optim
 from rabbet.utils.data import DataLoader, Dataset, Subset, random_split
+from tqdm import tqdm
 
 SUFFIXES = {".bmp", ".jpeg", ".jpg", ".png", ".webp"}
 
@@ -95,7 +96,7 @@ def train(model: nn.Module, loader: DataLoader, optimizer: optim.Optimizer, devi
     """
     model.train()
     total = 0.0
-    for x, y in loader:
+    for x, y in tqdm(loader, desc="training", unit="batch", leave=False):
         loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
         optimizer.zero_grad()
         loss.backward()

@@ -27,6 +27,7 @@ PAGES = [
     ROOT / "docs/reference/hooks.md",
     ROOT / "docs/reference/host.md",
     ROOT / "docs/reference/memory-inspection.md",
+    ROOT / "docs/reference/porting-extensions.md",
     ROOT / "docs/reference/program.md",
     ROOT / "docs/reference/records.md",
     ROOT / "docs/reference/composite.md",
@@ -65,11 +66,15 @@ def test_the_plugin_of_the_page_works(page, tmp_path):
     "page", [p for p in PAGES if blocks(p, "python") and p not in WHOLE], ids=name_of
 )
 def test_python_in_the_page_runs(page, tmp_path):
+    for block in blocks(page, "cpp"):  # a first line such as "// gate.cpp" names a file
+        if name := re.match(r"// (\w+\.cpp)\n", block):
+            (tmp_path / name[1]).write_text(block)
     script = tmp_path / "page.py"
     given = "import rabbet\n" + GIVEN.get(page.name, "")
     script.write_text("\n".join([given, *blocks(page, "python")]))
     command = [sys.executable, "-W", "error", str(script)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    environment = {**os.environ, "RABBET_EXTENSIONS_DIR": str(tmp_path / "extensions")}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
 
 

@@ -245,6 +245,7 @@ NEED_MORE = {
     "rabbet.func._differential": {"rabbet-autograd"},
     "rabbet.func._module_state": {"rabbet-nn"},
     "rabbet.optim.swa_utils": {"rabbet-nn"},
+    "rabbet.utils.cpp_extension._setup": {"setuptools"},
     "rabbet.utils.tensorboard": {"google", "numpy", "tensorboard"},
     "rabbet.vmap._function": {"rabbet-autograd"},
     "rabbet_testing.fuzz": {"rabbet-nn", "rabbet-vmap"},

@@ -35,6 +35,7 @@ NAME_CUDA = {
         "core/src/rabbet/multiprocessing/__init__.py", "core/src/rabbet/multiprocessing/reductions.py",
         "core/src/rabbet/_absent/*", "core/src/rabbet/_as_torch/*", "core/src/rabbet/_settings.py",
         "core/include/rabbet/settings.h", "core/src/rabbet/utils/collect_env.py",
+        "core/src/rabbet/utils/cpp_extension/*.py",
     ),
     "is_cuda, Tensor.cuda(), Module.cuda(), UntypedStorage.cuda()": (
         "core/src/rabbet/_sharing.py",

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -431,3 +432,94 @@ def test_what_cannot_be_resumed_is_refused():
     sampler = data.RandomSampler(Rows(), generator=rabbet.Generator())
     with pytest.raises(ValueError, match="comes from 2 generators, that of the state from 1"):
         DataLoader(Rows(), sampler=sampler).load_state_dict(state)
+
+
+# ---- large samples, which are written to the batch's memory one by one
+
+
+class Large(data.Dataset):
+    """Samples of a structure with 160 kB tensors, and how many earlier ones are alive while one is made."""
+
+    def __init__(self, kind="tuple", stream=False):
+        self.kind, self.stream, self.made = kind, stream, []
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        alive = sum(ref() is not None for ref in self.made)
+        image = rabbet.arange(40_000.0).reshape(200, 200) + i
+        self.made.append(weakref.ref(image))
+        samples = {
+            "tensor": image,
+            "tuple": (image, alive, "text"),
+            "list": [image, rabbet.tensor(alive)],
+            "dict": {"x": image, "y": image.flip(0) * 2, "alive": alive, "deep": (image + 1,)},
+        }
+        return samples[self.kind]
+
+
+class LargeStream(data.IterableDataset):
+    def __init__(self, kind):
+        self.samples = Large(kind)
+
+    def __iter__(self):
+        return (self.samples[i] for i in range(10))
+
+
+@pytest.mark.parametrize("kind", ["tensor", "tuple", "list", "dict"])
+@pytest.mark.parametrize("make", [Large, LargeStream])
+def test_large_samples_arrive_as_without_workers(kind, make):
+    expected = list(DataLoader(make(kind), 4))
+    found = list(DataLoader(make(kind), 4, num_workers=1))
+    assert len(found) == 3
+
+    def compare(a, b):
+        if isinstance(a, rabbet.Tensor) and a.ndim > 1:
+            assert rabbet.equal(a, b)
+        elif isinstance(a, dict):
+            assert a.keys() == b.keys() and [compare(a[k], b[k]) for k in a]
+        elif isinstance(a, list) and not isinstance(a[0], str):
+            assert len(a) == len(b) and [compare(x, y) for x, y in zip(a, b, strict=True)]
+
+    for a, b in zip(expected, found, strict=True):
+        assert type(a) is type(b)
+        compare(a, b)
+
+
+def test_a_worker_holds_one_large_sample_instead_of_all():
+    for images, alive, texts in DataLoader(Large(), 5, num_workers=1):
+        assert max(alive) <= 1 and len(images) == 5 and set(texts) == {"text"}
+    inside = [alive for _, alive, _ in DataLoader(Large(), 5)]
+    assert max(map(max, inside)) >= 4  # so that the test sees something
+
+
+class Uneven(Large):
+    def __getitem__(self, i):
+        size, dtype = (200, rabbet.float32) if i != 3 else self.kind
+        return rabbet.full((size, 200), float(i), dtype=dtype)
+
+
+def test_large_samples_that_do_not_fit_each_other_are_treated_as_before():
+    uneven = Uneven((201, rabbet.float32))
+    with pytest.raises(RuntimeError, match=r"sample 0 has shape \(200, 200\) and that of sample 3 has shape \(201, 200\)"):  # fmt: skip
+        next(iter(DataLoader(uneven, 5, num_workers=1)))
+    mixed = next(iter(DataLoader(Uneven((200, rabbet.float64)), 5, num_workers=1)))
+    assert mixed.dtype == rabbet.float64 and mixed[:, 0, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+class Kept(Large):
+    """Gives a tensor that it keeps, and changes it afterwards."""
+
+    def __init__(self):
+        self.image = rabbet.zeros(200, 200)
+
+    def __getitem__(self, i):
+        assert i == 0 or self.image[0, 0] == i - 1  # no one else has written to it
+        self.image = self.image.clone().fill_(i)
+        return self.image
+
+
+def test_samples_that_the_dataset_keeps_are_copied():
+    batches = DataLoader(Kept(), 4, num_workers=1)
+    assert [b[:, 0, 0].tolist() for b in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

@@ -467,7 +467,7 @@ def test_questions_about_symbols_have_plain_answers_for_numbers():
 
 
 def test_eager_parts_of_what_is_not_there_work():
-    assert rabbet.fx.wrap(len) is len and rabbet.utils.cpp_extension.CUDA_HOME is None
+    assert rabbet.fx.wrap(len) is len
 
 
 def test_folders_of_models_are_named_without_making_any(monkeypatch, tmp_path):

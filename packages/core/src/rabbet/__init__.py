@@ -58,12 +58,12 @@ _OTHER_WHEELS_BELOW = {  # modules in a package of yet another wheel
 _OWN_MODULES = {
     "__config__", "accelerator", "array_api", "backends", "compiler", "composite", "cpu", "cuda", "fft",
     "functional", "futures", "hub", "jit", "library", "linalg", "masked", "memory", "monitor", "multiprocessing",
-    "overrides", "quasirandom", "random", "return_types", "serialization", "signal", "storage", "testing",
+    "overrides", "package", "quasirandom", "random", "return_types", "serialization", "signal", "storage", "testing",
     "torch_version", "types", "utils", "version",
 }  # fmt: skip
 _ABSENT_MODULES = {  # the tops of those in _absent, which refuse by name
     "ao", "classes", "distributed", "fx", "mps", "mtia", "nested", "numa",
-    "onnx", "package", "quantization", "sparse", "xpu",
+    "onnx", "quantization", "sparse", "xpu",
 }  # fmt: skip
 # Names that load with the module that defines them.
 _LAZY = {
@@ -268,15 +268,22 @@ class _Ops:
         return _C.op(name)
 
     def load_library(self, path: object) -> None:
-        """PyTorch loads a library of its C++ operators here, which rabbet cannot.
+        """Load a library that exports `rabbet_plugin_v0`, which registers its operators, kernels and layers.
 
         Raises:
-            OSError: always, as PyTorch does for a library that does not load.
+            OSError: if it cannot be read, or is no plugin, as a library of operators for PyTorch is none.
+            PluginError: if the plugin does not load.
         """
-        raise OSError(
-            f"ops.load_library: {path!r} cannot be loaded: rabbet runs no operators built for PyTorch's C++ library; "
-            "its own come as plugins (rabbet new-plugin)"
-        )
+        library = _os.path.abspath(path)  # type: ignore[call-overload]
+        reason = "there is no such file"
+        if _os.path.isfile(library):
+            if _plugins.is_plugin(library):
+                return _C.load_plugin(library)
+            reason = (
+                "it exports no rabbet_plugin_v0; rabbet runs no operators built for PyTorch's C++ library "
+                "(docs/reference/porting-extensions.md)"
+            )
+        raise OSError(f"ops.load_library: {path!r} cannot be loaded: {reason}")
 
     def __dir__(self) -> list[str]:
         return sorted(set(_C.record_names()) | set(_C.op_names()))

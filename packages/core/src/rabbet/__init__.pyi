@@ -42,6 +42,7 @@ from . import multiprocessing as multiprocessing
 from . import quasirandom as quasirandom
 from . import signal as signal
 from . import overrides as overrides
+from . import package as package
 from . import random as random
 from . import return_types as return_types
 from . import storage as storage
@@ -260,7 +261,6 @@ mtia: _NotThere
 nested: _NotThere
 numa: _NotThere
 onnx: _NotThere
-package: _NotThere
 quantization: _NotThere
 sparse: _NotThere
 xpu: _NotThere

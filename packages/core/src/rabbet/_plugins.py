@@ -85,6 +85,12 @@ def rescan() -> None:
 # ---- loading
 
 
+def is_plugin(library: str) -> bool:
+    """Whether a library exports a plugin's entry; nothing of it runs."""
+    with open(library, "rb") as file:
+        return b"rabbet_plugin_v0\0" in file.read()
+
+
 def _library_path(plugin: Plugin) -> str:
     library = plugin.manifest["library"]
     path = os.path.join(plugin.folder, library)

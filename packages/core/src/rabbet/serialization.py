@@ -335,7 +335,7 @@ def _check_pickle(function: str, module: Any, needed: str) -> None:
 # ---- reading
 
 
-def _restorer(map_location: Any, wrap: Callable[[Tensor], Any]) -> Callable[[Tensor, str], Tensor]:
+def restorer(map_location: Any, wrap: Callable[[Tensor], Any]) -> Callable[[Tensor, str], Tensor]:
     """What moves memory that was saved on a device of this name.
 
     Args:
@@ -464,12 +464,12 @@ def load(
         if form is not None:
             from ._files import torch_file
 
-            restore = _restorer(map_location, UntypedStorage)
+            restore = restorer(map_location, UntypedStorage)
             return torch_file.read(file, form, torch_file.Request(
                 name, restore, bool(mmap), verify, weights_only, encoding, _default_order(), pickle_module
             ))  # fmt: skip
         tensors, found = reading.read(file, name, mapped=bool(mmap), verify=verify)
-    move = _restorer(map_location, lambda t: t)
+    move = restorer(map_location, lambda t: t)
     tensors = {key: move(t, "cpu") for key, t in tensors.items()}
     if header.SKELETON not in found.metadata:
         return tensors

@@ -1,11 +1,10 @@
-"""Code for PyTorch's C++ library, packages of code with models, and the placement of processes."""
+"""Code for PyTorch's C++ library, and the placement of processes."""
 
 from . import Absent
 
 _NO_EXTENSIONS = (
     "extensions of PyTorch's C++ library cannot be built; rabbet's are plugins: rabbet new-plugin"
 )
-_NO_PACKAGES = "rabbet has no packages of code and models; save() and load() take whole modules"
 _NO_PLACEMENT = "rabbet does not bind processes to NUMA nodes"
 
 TABLE: dict[str, Absent] = {
@@ -20,18 +19,5 @@ TABLE: dict[str, Absent] = {
                 "NODE": "node", "SOCKET": "socket", "EXCLUSIVE": "exclusive", "CORE_COMPLEX": "core-complex",
             },
         },
-    ),
-    "package": Absent(
-        _NO_PACKAGES,
-        functions="is_from_package sys_importer",
-        classes="Directory EmptyMatchError GlobGroup Importer OrderedImporter PackageExporter PackageImporter",
-        errors={"ObjMismatchError": Exception, "ObjNotFoundError": Exception, "PackagingError": Exception},
-    ),
-    "utils.cpp_extension": Absent(
-        _NO_EXTENSIONS,
-        functions="load load_inline include_paths library_paths CppExtension CUDAExtension SyclExtension",
-        classes="BuildExtension",
-        answers={"is_ninja_available": False},
-        others={"CUDA_HOME": None, "ROCM_HOME": None},
     ),
 }  # fmt: skip

@@ -304,7 +304,6 @@ TABLE: dict[str, Absent] = {
             "NodeSourceAction": {"CREATE": "create", "REPLACE": "replace"},
         },
     ),
-    "package": Absent(_REASON),
     "utils._sympy": Absent(_REASON),
     "utils._sympy.numbers": Absent(
         _REASON,

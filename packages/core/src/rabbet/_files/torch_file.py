@@ -406,24 +406,24 @@ def pack(value: Any, legacy: bool, module: Any, protocol: int) -> tuple[bytes, S
 def write_zip(file: Any, data: bytes, storages: Storages) -> None:
     """Write a file of the zip form that can seek."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        _add(archive, "data.pkl", [data], len(data))
-        _add(archive, ".format_version", [b"1"], 1)
-        _add(archive, ".storage_alignment", [str(_ALIGNMENT).encode()], 2)
-        _add(archive, "byteorder", [b"little"], 6)
+        add(archive, "archive/data.pkl", [data], len(data))
+        add(archive, "archive/.format_version", [b"1"], 1)
+        add(archive, "archive/.storage_alignment", [str(_ALIGNMENT).encode()], 2)
+        add(archive, "archive/byteorder", [b"little"], 6)
         for i, (storage, _) in enumerate(storages.all):
             size = storage.nbytes()
             skips = memory.skipping.active
             pieces = memory.zeros(size) if skips else memory.snapshot(storage._bytes())
-            _add(archive, f"data/{i}", pieces, size)
-        _add(archive, "version", [b"3\n"], 2)
+            add(archive, f"archive/data/{i}", pieces, size)
+        add(archive, "archive/version", [b"3\n"], 2)
 
 
-def _add(archive: zipfile.ZipFile, name: str, pieces: Any, size: int) -> None:
+def add(archive: zipfile.ZipFile, name: str, pieces: Any, size: int) -> None:
     """Add a record whose data is aligned, as PyTorch maps it."""
-    info = zipfile.ZipInfo(f"archive/{name}")
+    info = zipfile.ZipInfo(name)
     large = size > zipfile.ZIP64_LIMIT // 2
     assert archive.fp is not None
-    at = archive.fp.tell() + _LOCAL_HEADER.size + len(info.filename) + (20 if large else 0) + 4
+    at = archive.fp.tell() + _LOCAL_HEADER.size + len(name.encode()) + (20 if large else 0) + 4
     padding = -at % _ALIGNMENT
     info.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
     with archive.open(info, "w", force_zip64=large) as record:

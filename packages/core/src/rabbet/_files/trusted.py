@@ -12,7 +12,7 @@ import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _C
 from .._as_torch import names
@@ -86,12 +86,28 @@ _SPECIAL = {
 }
 
 
-def unpickle(file: Any, storage: Callable[[StorageKey], Any], module: Any, encoding: str) -> Any:
+class Reading(NamedTuple):
+    """How a pickle is read beyond what all of PyTorch's files have."""
+
+    find: Callable[[str, str], Any]  # what a name is that is not PyTorch's
+    persistent: Callable[
+        [tuple[Any, ...]], Any
+    ]  # the object of a persistent id that is no storage's
+
+
+def unpickle(
+    file: Any,
+    storage: Callable[[StorageKey], Any],
+    module: Any,
+    encoding: str,
+    more: Reading | None = None,
+) -> Any:
     """The value of the pickle that begins at the file's position; whatever it names is executed.
 
     Args:
         storage: the storage of a persistent id.
         module: whose `Unpickler` runs; None: Python's pickle.
+        more: what else a package's pickles hold.
     """
     base: Any = (pickle if module is None else module).Unpickler
 
@@ -105,11 +121,21 @@ def unpickle(file: Any, storage: Callable[[StorageKey], Any], module: Any, encod
                 return _refusing(special) if isinstance(special, types.FunctionType) else special
             if module.partition(".")[0] == "torch":
                 return _of_torch(module, name)
+            if more is not None:
+                return more.find(module, name)
             return super().find_class(module, name)
 
         def persistent_load(self, key: Any) -> Any:
             if isinstance(key, tuple) and len(key) > 1 and key[0] == "module":
                 return key[1]  # a class beside its source, as PyTorch wrote it once
+            if more is not None and isinstance(key, tuple):
+                if key[:1] != ("storage",):
+                    return more.persistent(key)
+                key = (
+                    *key[:2],
+                    *(str(part) for part in key[2:3]),
+                    *key[3:],
+                )  # a number in packages
             with structure.refusing("a persistent id of the file is damaged", UnpicklingError):
                 checked = StorageKey.of(key)
             return storage(checked)
@@ -132,8 +158,22 @@ def unpickle(file: Any, storage: Callable[[StorageKey], Any], module: Any, encod
 # ---- writing
 
 
+class Writing(NamedTuple):
+    """How a pickle is written beyond what all of PyTorch's files have."""
+
+    # Module and name of what is not rabbet's, and the class whose attribute it is; None: its module's.
+    name: Callable[[Any, str | None], tuple[str, str, Any]]
+    written: Callable[[str, str], None]  # told of each module and name
+    persistent: Callable[[Any], tuple[Any, ...] | None]  # a persistent id; None: a usual object
+
+
 def pickled(
-    value: Any, storages: Storages, suffix: tuple[Any, ...], module: Any, protocol: int
+    value: Any,
+    storages: Storages,
+    suffix: tuple[Any, ...],
+    module: Any,
+    protocol: int,
+    more: Writing | None = None,
 ) -> bytes:
     """The pickle of a value of any class.
 
@@ -141,6 +181,7 @@ def pickled(
         storages: takes the storages that the value's tensors show.
         suffix: what ends each persistent id.
         module: whose `Pickler` writes; None: Python's pickle. Only that one gives rabbet's names as PyTorch's.
+        more: what else a package's pickles hold; only with Python's pickle.
     """
     is_usual = module is None or module is pickle
     base: Any = pickle._Pickler if is_usual else module.Pickler
@@ -159,7 +200,7 @@ def pickled(
             elif isinstance(obj, (TypedStorage, UntypedStorage)):
                 key = storages.key_of(obj)
             else:
-                return None
+                return None if more is None else more.persistent(obj)
             return (key[0], named(key[1]), *key[2:], *suffix)
 
         def reducer_override(self, obj: Any) -> Any:
@@ -178,16 +219,24 @@ def pickled(
 
             def save_global(self, obj: Any, name: str | None = None) -> None:
                 owner = _module_of(obj, name)
-                if owner is None:
+                if owner is None and more is None:
                     super().save_global(obj, name)
                     return
-                name = name or getattr(obj, "__qualname__", None) or obj.__name__
+                parent = None
+                if owner is None and more is not None:
+                    owner, name, parent = more.name(obj, name)
+                label: str = name or getattr(obj, "__qualname__", None) or obj.__name__
+                if more is not None:
+                    more.written(str(owner), label)
+                if parent is not None and self.proto < 4:
+                    self.save_reduce(getattr, (parent, label.rpartition(".")[2]), obj=obj)
+                    return
                 if self.proto >= 4:
                     self.save(owner)
-                    self.save(name)
+                    self.save(label)
                     self.write(pickle.STACK_GLOBAL)
                 else:
-                    self.write(pickle.GLOBAL + f"{owner}\n{name}\n".encode())
+                    self.write(pickle.GLOBAL + f"{owner}\n{label}\n".encode())
                 self.memoize(obj)
 
             dispatch = {**base.dispatch, types.FunctionType: save_global}

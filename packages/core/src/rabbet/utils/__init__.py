@@ -9,6 +9,7 @@ __all__ = [
     "benchmark",
     "checkpoint",
     "collect_env",
+    "cpp_extension",
     "data",
     "dlpack",
     "flop_counter",
@@ -20,7 +21,7 @@ __all__ = [
 
 _SUBMODULES = {
     *__all__, "_contextlib", "_device", "_foreach_utils", "_python_dispatch", "_pytree", "_triton",
-    "cpp_extension", "deterministic", "weak",
+    "deterministic", "weak",
 }  # fmt: skip
 
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         benchmark,
         checkpoint,
         collect_env,
+        cpp_extension,
         data,
         deterministic,
         dlpack,
@@ -64,8 +66,6 @@ if TYPE_CHECKING:
         weak,
     )
     from ._swap import swap_tensors as swap_tensors
-
-    cpp_extension: Any
 else:
     __getattr__ = _load
 

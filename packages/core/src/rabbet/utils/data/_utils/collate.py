@@ -13,8 +13,7 @@ import rabbet
 
 from .... import _C
 from ...._C import Tensor
-from ...._functions import requires_grad_of
-from .slots import destination
+from .slots import LARGE, destination, is_plain, staged
 
 __all__ = ["collate", "default_collate", "default_collate_err_msg_format", "default_convert", "np_str_obj_array_pattern"]  # fmt: skip
 
@@ -126,17 +125,17 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -
             "DataLoader a collate_fn"
         )
     if all(type(sample) is Tensor for sample in batch) and _is_plain(batch):
+        memory = staged(batch)
+        if memory is not None:
+            return memory
         memory = destination(batch[0].dtype, (len(batch), *first))
         if memory is not None:
             return _stack_into(memory, batch)
     return rabbet.stack(list(batch))
 
 
-_LARGE = 1 << 16  # bytes of a sample whose copy takes longer than a call
-
-
 def _stack_into(memory: Tensor, batch: Any) -> Tensor:
-    if batch[0].numel() * batch[0].element_size() < _LARGE:
+    if batch[0].numel() * batch[0].element_size() < LARGE:
         return rabbet.stack(list(batch), out=memory)
     for row, sample in zip(memory.unbind(0), batch, strict=True):
         row.copy_(sample)
@@ -146,10 +145,7 @@ def _stack_into(memory: Tensor, batch: Any) -> Tensor:
 def _is_plain(batch: Any) -> bool:
     """Whether the samples can be stacked into memory that is there."""
     dtype = batch[0].dtype
-    return all(
-        x.is_cpu and x.dtype is dtype and not requires_grad_of(x) and _C.composite(x) is None
-        for x in batch
-    )
+    return all(x.dtype is dtype and is_plain(x) for x in batch)
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any
 
+from .collate import default_collate
+from .slots import Staging
 from .stats import NOTHING, nbytes
 
 __all__ = ["Fetcher"]
@@ -37,6 +39,7 @@ class Fetcher:
         self._samples: Iterator[Any] | None = iter(dataset) if is_stream else None
         self.ended = False
         self.took = NOTHING
+        self._placing = 0  # nanoseconds
 
     def __call__(self, indices: Any) -> Any:
         """The next batch; `took` then says what it took.
@@ -44,6 +47,7 @@ class Fetcher:
         Raises:
             StopIteration: at the end of a stream.
         """
+        self._placing = 0
         begin = perf_counter_ns()
         samples = self._read(indices)
         read = perf_counter_ns()
@@ -55,7 +59,8 @@ class Fetcher:
             raise
         end = perf_counter_ns()
         count = len(samples) if self._batches and hasattr(samples, "__len__") else 1
-        self.took = count, nbytes(batch), read - begin, end - read, 0, end
+        placing = self._placing
+        self.took = count, nbytes(batch), read - begin - placing, end - read + placing, 0, end
         return batch
 
     fetch = __call__  # PyTorch's name
@@ -67,7 +72,27 @@ class Fetcher:
         if not self._batches:
             return self._sample(indices)
         many = getattr(self._dataset, "__getitems__", None)
-        return many(indices) if many else [self._sample(i) for i in indices]
+        if many:
+            return many(indices)
+        staging = self._staging(indices)
+        batch: list[Any] = []
+        for i in indices:
+            batch.append(self._placed(staging, self._sample(i), len(batch)))
+        return batch
+
+    def _staging(self, indices: Any) -> Staging | None:
+        """What writes large tensors to the batch's memory one by one; None: they are stacked later."""
+        if self._collate is not default_collate or not Staging.is_wanted():
+            return None
+        return Staging(len(indices)) if hasattr(indices, "__len__") else None
+
+    def _placed(self, staging: Staging | None, sample: Any, number: int) -> Any:
+        if staging is None:
+            return sample
+        begin = perf_counter_ns()
+        placed = staging.placed(sample, number)
+        self._placing += perf_counter_ns() - begin
+        return placed
 
     def _sample(self, index: Any) -> Any:
         try:
@@ -82,10 +107,11 @@ class Fetcher:
             raise StopIteration
         if not self._batches:
             return next(self._samples)
-        batch = []
+        staging = self._staging(indices)
+        batch: list[Any] = []
         for _ in indices:
             try:
-                batch.append(next(self._samples))
+                batch.append(self._placed(staging, next(self._samples), len(batch)))
             except StopIteration:
                 self.ended = True
                 break

@@ -21,7 +21,9 @@ from .... import _C
 from ...._C import Tensor
 from ...._functions import requires_grad_of
 
-__all__ = ["Ring", "Slot", "destination", "dumps", "loads", "write_to"]
+__all__ = [
+    "LARGE", "Ring", "Slot", "Staging", "destination", "dumps", "is_plain", "loads", "staged", "write_to",
+]  # fmt: skip
 
 _ALIGNMENT = 64  # of tensors in a slot, in bytes
 
@@ -29,6 +31,9 @@ _ALIGNMENT = 64  # of tensors in a slot, in bytes
 class _Thread(threading.local):
     reading: Slot | None = None
     writing: Slot | None = None
+    staged: dict[int, Tensor] | None = (
+        None  # memory of a batch whose rows are written, by its address
+    )
 
 
 _this_thread = _Thread()
@@ -209,15 +214,89 @@ class write_to:
 
     def __enter__(self) -> None:
         _this_thread.writing = self._slot
+        _this_thread.staged = {}
 
     def __exit__(self, *_: Any) -> None:
-        _this_thread.writing = None
+        _this_thread.writing = _this_thread.staged = None
 
 
 def destination(dtype: Any, shape: tuple[int, ...]) -> Tensor | None:
     """Memory of the slot that this thread writes to, or None."""
     slot = _this_thread.writing
     return None if slot is None else slot.give(dtype, shape)
+
+
+LARGE = 1 << 16  # bytes of a sample whose copy takes longer than a call
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is nothing but elements in the CPU's memory."""
+    return tensor.is_cpu and not requires_grad_of(tensor) and _C.composite(tensor) is None
+
+
+class Staging:
+    """Writes the large tensors of samples to where the batch will be as soon as they are read, so that a worker holds one
+    sample instead of all.
+
+    Args:
+        count: samples of the batch, at most.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._rows: dict[Any, tuple[Tensor, ...]] = {}
+
+    @staticmethod
+    def is_wanted() -> bool:
+        """Whether this thread writes to a slot."""
+        return _this_thread.writing is not None
+
+    def placed(self, sample: Any, number: int) -> Any:
+        """A sample with rows of the batch in the place of its large tensors, itself or in a tuple, list or dict.
+
+        Args:
+            number: of the sample in the batch, from 0 on.
+        """
+        kind = type(sample)
+        if kind is Tensor:
+            return self._row(None, sample, number)
+        if kind is tuple or kind is list:
+            return kind(
+                self._row(at, item, number) if type(item) is Tensor else item
+                for at, item in enumerate(sample)
+            )
+        if kind is dict:
+            return {
+                key: self._row(key, item, number) if type(item) is Tensor else item
+                for key, item in sample.items()
+            }
+        return sample
+
+    def _row(self, at: Any, tensor: Tensor, number: int) -> Tensor:
+        if tensor.nbytes < LARGE or not is_plain(tensor):
+            return tensor
+        if number == 0:
+            memory = destination(tensor.dtype, (self._count, *tensor.shape))
+            if memory is not None and _this_thread.staged is not None:
+                _this_thread.staged[memory.data_ptr()] = memory
+                self._rows[at] = memory.unbind(0)
+        rows = self._rows.get(at)
+        if rows is None or rows[0].shape != tensor.shape or rows[0].dtype is not tensor.dtype:
+            return tensor
+        rows[number].copy_(tensor)
+        return rows[number]
+
+
+def staged(batch: Any) -> Tensor | None:
+    """The memory whose rows, in order, are the samples of a batch; None if they are not."""
+    memory = (_this_thread.staged or {}).get(batch[0].data_ptr())
+    if memory is None or len(batch) > len(memory):
+        return None
+    size, begin = memory.nbytes // len(memory), memory.data_ptr()
+    for i, sample in enumerate(batch):
+        if sample.data_ptr() != begin + i * size or sample.nbytes != size:
+            return None
+    return memory[: len(batch)]
 
 
 class _BatchPickler(ForkingPickler):

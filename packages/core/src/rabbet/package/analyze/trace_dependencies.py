@@ -1,0 +1,36 @@
+"""Which modules a call runs."""
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def trace_dependencies(
+    callable: Callable[..., Any], inputs: Iterable[tuple[Any, ...]]
+) -> list[str]:
+    """The names of the modules whose functions run while `callable` is called with each of the inputs, in order.
+
+    Args:
+        callable: what is called.
+        inputs: the positional arguments of each call.
+    """
+    found: dict[str, None] = {}
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        if event == "call":
+            name = frame.f_globals.get("__name__")
+        elif event == "c_call":
+            name = getattr(argument, "__module__", None)
+        else:
+            return
+        if name is not None and name != __name__:
+            found[name] = None
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        for arguments in inputs:
+            callable(*arguments)
+    finally:
+        sys.setprofile(before)
+    return list(found)

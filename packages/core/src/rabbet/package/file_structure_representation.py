@@ -1,0 +1,53 @@
+"""What is in a package, as a tree of folders."""
+
+from .glob_group import GlobGroup, GlobPattern
+
+
+class Directory:
+    """A folder or a file of a package; `print` shows the tree."""
+
+    def __init__(self, name: str, is_dir: bool) -> None:
+        self.name = name
+        self.is_dir = is_dir
+        self.children: dict[str, Directory] = {}
+
+    def has_file(self, filename: str) -> bool:
+        """Whether a file is below this folder, by its path, such as "model/weights.pkl"."""
+        here = self
+        for part in filename.split("/"):
+            if part not in here.children:
+                return False
+            here = here.children[part]
+        return True
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self, "─── ", "    ")) + "\n"
+
+    def _add(self, path: str) -> None:
+        here, parts = self, path.split("/")
+        for i, part in enumerate(parts):
+            here = here.children.setdefault(part, Directory(part, i < len(parts) - 1))
+
+
+def _lines(what: Directory, here: str, below: str) -> list[str]:
+    """The lines of a tree: the first begins with `here`, the others with `below`."""
+    lines = [here + what.name]
+    inner = sorted(what.children.values(), key=lambda child: (not child.is_dir, child.name))
+    for i, child in enumerate(inner):
+        is_last = i == len(inner) - 1
+        lines += _lines(
+            child,
+            below + ("└── " if is_last else "├── "),
+            below + ("    " if is_last else "│   "),
+        )
+    return lines
+
+
+def structure_of(name: str, paths: list[str], include: GlobPattern, exclude: GlobPattern) -> Directory:  # fmt: skip
+    """The tree of the paths that the patterns take."""
+    group = GlobGroup(include, exclude=exclude, separator="/")
+    root = Directory(name, True)
+    for path in paths:
+        if group.matches(path):
+            root._add(path)
+    return root
