@@ -1,5 +1,6 @@
 """`out=`: on which device a destination may lie, and which memory it may share with what is read."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -154,19 +155,19 @@ def test_destinations_of_another_dtype_are_refused_where_pytorch_does_not_cast(c
 
 # PyTorch computes these without the step that casts results: their destinations have the dtype of the result.
 UNCAST = [
-    "all", "any", "hash_tensor", "tril", "triu", "amax", "amin", "argmax", "argmin", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh",
+    "all", "any", "avg_pool", "scatter.reduce", "scatter.reduce_value", "tensordot_dims", "hash_tensor", "tril",
+    "triu", "amax", "amin", "argmax", "argmin", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eigh",
     "linalg_eigvalsh", "linalg_inv", "linalg_inv_ex", "linalg_ldl_factor", "linalg_ldl_factor_ex", "linalg_ldl_solve",
     "linalg_lu", "linalg_lu_factor", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "linalg_slogdet",
     "linalg_solve", "linalg_solve_ex", "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "scatter_reduce",
     "abs", "addbmm", "addmm", "addmv", "alias_copy", "as_strided_copy", "baddbmm", "bmm", "ceil", "cross", "cummax",
-    "cummin", "diag", "diagonal_copy", "dot", "expand_copy", "floor", "frac", "frexp", "gather", "gelu",
-    "hardshrink", "heaviside", "histc", "index_add", "index_copy", "index_reduce", "logcumsumexp", "log_softmax",
-    "logsigmoid", "lu_solve", "lu_unpack", "matmul", "max.dim", "min.dim", "mm", "mode", "msort", "mv",
-    "nan_to_num", "narrow_copy", "neg", "nonzero", "norm", "ormqr", "permute_copy", "qr", "quantile", "nanquantile",
-    "renorm", "round", "scatter", "scatter_add", "sgn", "sign", "slice_scatter", "softmax", "softplus",
-    "softshrink", "sort", "split_with_sizes_copy", "squeeze_copy", "svd", "t_copy", "take_along_dim", "topk",
-    "transpose_copy", "triangular_solve", "trunc", "unbind_copy", "unfold_copy", "unsqueeze_copy", "vdot",
-    "view_copy", "where",
+    "cummin", "diag", "diagonal_copy", "dot", "expand_copy", "floor", "frac", "frexp", "gather", "gelu", "hardshrink",
+    "heaviside", "histc", "index_add", "index_copy", "index_reduce", "logcumsumexp", "log_softmax", "logsigmoid",
+    "lu_solve", "lu_unpack", "matmul", "max.dim", "min.dim", "mm", "mode", "msort", "mv", "nan_to_num", "narrow_copy",
+    "neg", "nonzero", "norm", "ormqr", "permute_copy", "qr", "quantile", "nanquantile", "renorm", "round", "scatter",
+    "scatter_add", "sgn", "sign", "slice_scatter", "softmax", "softplus", "softshrink", "sort",
+    "split_with_sizes_copy", "squeeze_copy", "svd", "t_copy", "take_along_dim", "topk", "transpose_copy",
+    "triangular_solve", "trunc", "unbind_copy", "unfold_copy", "unsqueeze_copy", "vdot", "view_copy", "where",
 ]  # fmt: skip
 CAST = [
     "linalg_eigvals",
@@ -265,6 +266,20 @@ def test_a_destination_of_another_shape_is_resized_with_a_warning():
     assert values.shape == indices.shape == (2, 3)
 
 
+def test_ranges_say_how_many_elements_they_have(recwarn):
+    text = (
+        r"out tensor of shape \[2, 2\] is 4 which does not match the computed number of elements 3"
+    )
+    with pytest.warns(UserWarning, match=text):
+        assert rabbet.arange(3, out=rabbet.empty(2, 2)).tolist() == [0, 1, 2]
+    assert rabbet.arange(4, out=rabbet.empty(4)).tolist() == [0, 1, 2, 3]
+    with pytest.warns(UserWarning, match=r"An output .* resized .* \[5\].* \[2\]"):
+        rabbet.normal(rabbet.zeros(2), rabbet.ones(2), out=rabbet.empty(5))
+    assert rabbet.zeros(2, out=rabbet.empty(5)).shape == (2,)
+    assert rabbet.linspace(rabbet.tensor(0.0), 1, 2, out=rabbet.empty(5)).tolist() == [0, 1]
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("shape", [(0,), (0, 4), (2, 0, 3)])
 def test_a_destination_without_elements_is_resized_silently(shape, recwarn):
     assert rabbet.equal(rabbet.mul(X, 3, out=rabbet.empty(shape)), X * 3)
@@ -278,6 +293,71 @@ def test_a_resized_destination_lies_as_the_result_would(device):
     assert rabbet.exp(turned, out=out).stride() == (1, 3)
     product = rabbet.mm(turned, X.to(device), out=rabbet.empty(0, device=device))
     assert product.stride() == (3, 1)
+
+
+B = rabbet.arange(24.0).reshape(2, 4, 3)
+A = rabbet.arange(32.0).reshape(2, 4, 4).sin() + rabbet.eye(4)
+SQUARE = A @ A.mT + rabbet.eye(4)
+REFLECTIONS = rabbet.geqrf(A)
+LDL = rabbet.linalg.ldl_factor(SQUARE)
+ROWS, COLUMNS, NARROW_ROWS, NARROW_COLUMNS = (16, 4, 1), (16, 1, 4), (12, 3, 1), (12, 1, 4)
+# A call, one of its results, and PyTorch's strides: of the result, of an empty destination, and of a larger one.
+STRIDES = {
+    "linalg.cholesky": (lambda **k: rabbet.linalg.cholesky(SQUARE, **k), 0, COLUMNS, COLUMNS, COLUMNS),
+    "cholesky": (lambda **k: rabbet.cholesky(SQUARE, **k), 0, COLUMNS, ROWS, ROWS),
+    "cholesky_solve": (lambda **k: rabbet.cholesky_solve(B, A.tril(), **k), 0, NARROW_COLUMNS, NARROW_ROWS, NARROW_ROWS),
+    "cholesky_inverse": (lambda **k: rabbet.cholesky_inverse(A.tril(), **k), 0, COLUMNS, COLUMNS, ROWS),
+    "linalg.inv": (lambda **k: rabbet.linalg.inv(A, **k), 0, COLUMNS, COLUMNS, COLUMNS),
+    "linalg.solve": (lambda **k: rabbet.linalg.solve(A, B, **k), 0, NARROW_COLUMNS, NARROW_COLUMNS, NARROW_COLUMNS),
+    "linalg.qr": (lambda **k: rabbet.linalg.qr(A, **k), 0, COLUMNS, COLUMNS, COLUMNS),
+    "geqrf": (lambda **k: rabbet.geqrf(A, **k), 0, COLUMNS, COLUMNS, ROWS),
+    "linalg.householder_product":
+        (lambda **k: rabbet.linalg.householder_product(*REFLECTIONS, **k), 0, COLUMNS, COLUMNS, ROWS),
+    "ormqr": (lambda **k: rabbet.ormqr(*REFLECTIONS, B, **k), 0, NARROW_COLUMNS, NARROW_COLUMNS, NARROW_ROWS),
+    "linalg.eigh": (lambda **k: rabbet.linalg.eigh(SQUARE, **k), 1, COLUMNS, COLUMNS, COLUMNS),
+    "linalg.eig": (lambda **k: rabbet.linalg.eig(A, **k), 1, COLUMNS, COLUMNS, ROWS),
+    "linalg.lstsq": (lambda **k: rabbet.linalg.lstsq(A, B, **k), 0, NARROW_COLUMNS, NARROW_COLUMNS, NARROW_ROWS),
+    "linalg.ldl_solve":
+        (lambda **k: rabbet.linalg.ldl_solve(*LDL, B, **k), 0, NARROW_COLUMNS, NARROW_COLUMNS, NARROW_COLUMNS),
+    "linalg.lu_solve":
+        (lambda **k: rabbet.linalg.lu_solve(*rabbet.linalg.lu_factor(A), B, adjoint=True, **k), 0,
+         NARROW_COLUMNS, NARROW_COLUMNS, NARROW_COLUMNS),
+    "linalg.solve_triangular":
+        (lambda **k: rabbet.linalg.solve_triangular(A.tril(), B.mT, upper=False, left=False, **k), 0,
+         (12, 1, 3), (12, 1, 3), (12, 1, 3)),
+    "nonzero": (lambda **k: rabbet.nonzero(X, **k), 0, (1, 5), (1, 5), (1, 5)),
+    "linalg.tensorinv":
+        (lambda **k: rabbet.linalg.tensorinv(A[0].reshape(4, 2, 2), ind=1, **k), 0, (2, 1, 4), (8, 4, 1), (8, 4, 1)),
+    "fft.fft": (lambda **k: rabbet.fft.fft(B, 5, 1, **k), 0, (15, 1, 5), (15, 3, 1), (15, 3, 1)),
+    "fft.irfft": (lambda **k: rabbet.fft.irfft(B, 6, 1, **k), 0, (18, 1, 6), (18, 3, 1), (18, 3, 1)),
+    "fft.ihfft": (lambda **k: rabbet.fft.ihfft(B, 6, 1, **k), 0, (12, 1, 4), (12, 1, 4), (12, 1, 4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_resized_destinations_lie_as_those_of_pytorch(name):
+    call, at, result, empty, larger = STRIDES[name]
+    values = call()
+    assert (values if isinstance(values, rabbet.Tensor) else values[at]).stride() == result
+    several = [values] if isinstance(values, rabbet.Tensor) else list(values)
+    for shape, strides in ((lambda t: (0,), empty), (lambda t: (*t.shape, 2), larger)):
+        out = [rabbet.empty(shape(t), dtype=t.dtype) for t in several]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call(out=out[0] if several[0] is values else tuple(out))
+        assert out[at].stride() == strides
+        assert rabbet.equal(out[at], several[at])
+
+
+@pytest.mark.parametrize("name", ["irfft", "hfft", "irfft2", "hfft2", "irfftn", "hfftn"])
+def test_real_results_of_transforms_refuse_complex_destinations(name):
+    transform = getattr(rabbet.fft, name)
+    out = rabbet.full((0,), 7, dtype=rabbet.complex64)
+    with pytest.raises(rabbet.DTypeError, match=f"fft_{name}: expected a real destination"):
+        transform(X, out=out)
+    assert out.shape == (0,)
+    wide = rabbet.empty(0, dtype=rabbet.float64)
+    assert rabbet.allclose(transform(X, out=wide).float(), transform(X))
 
 
 def test_memory_that_is_large_enough_is_kept():
@@ -320,6 +400,7 @@ def test_a_call_that_names_no_dtype_has_that_of_its_destination(make):
     [lambda out: rabbet.zeros(2, dtype=rabbet.int32, out=out),
      lambda out: rabbet.full((2,), 1, dtype=rabbet.int32, out=out),
      lambda out: rabbet.arange(2, dtype=rabbet.int32, out=out),
+     lambda out: rabbet.linspace(rabbet.tensor(0.0), 1, 2, dtype=rabbet.int32, out=out),
      lambda out: rabbet.cumsum(rabbet.ones(2), 0, dtype=rabbet.int32, out=out),
      lambda out: out.cumsum_(0, dtype=rabbet.int32)],
 )  # fmt: skip

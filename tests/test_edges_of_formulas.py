@@ -124,3 +124,24 @@ def test_the_gradient_of_a_product_in_another_dtype(dtype, result):
         assert grad.dtype is dtype
         want = [math.prod(values) / v for v in values]
         np.testing.assert_allclose(grad.double().numpy(), want, 2e-3)
+
+
+@pytest.mark.parametrize(
+    "function, rate", [(rabbet.logaddexp, 1.0), (rabbet.logaddexp2, math.log(2))]
+)
+def test_sums_of_equal_exponentials_have_a_second_derivative(function, rate):
+    """The first is s(rate (x - y)) with the logistic function s, of which the derivative at 0 is 1/4."""
+    x, y = (
+        rabbet.tensor([0.0, 1.5, INF, -INF], dtype=rabbet.float64, requires_grad=True)
+        for _ in range(2)
+    )
+    first = rabbet.autograd.grad(function(x, y).sum(), [x, y], create_graph=True)
+    assert all(g.tolist() == [0.5] * 4 for g in first)
+    second = rabbet.autograd.grad(first[0][:2].sum(), [x, y])
+    np.testing.assert_allclose(second[0][:2].numpy(), rate / 4, 1e-14)
+    np.testing.assert_allclose(second[1][:2].numpy(), -rate / 4, 1e-14)
+
+
+def test_running_sums_of_equal_exponentials_have_second_derivatives():
+    x = rabbet.zeros(4, dtype=rabbet.float64, requires_grad=True)
+    assert rabbet.autograd.gradgradcheck(lambda x: rabbet.logcumsumexp(x, 0), (x,))

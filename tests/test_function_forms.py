@@ -17,6 +17,8 @@ def test_places_of_what_is_not_zero():
     assert [t.tolist() for t in rabbet.where(rabbet.tensor(4.0))] == [[0]]
     with pytest.raises(ValueError, match="'out' cannot be given"):
         rabbet.nonzero(x, as_tuple=True, out=rabbet.empty(0, dtype=rabbet.int64))
+    with pytest.raises(TypeError, match="'out' must be Tensor, not tuple"):
+        rabbet.nonzero(x, as_tuple=True, out=(rabbet.empty(0, dtype=rabbet.int64),))
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -102,3 +102,26 @@ def test_batched():
         got = rabbet.vmap(function)(x)
         want = rabbet.stack([function(t) for t in x])
         np.testing.assert_allclose(got.numpy(), want.numpy(), 1e-12)
+
+
+EMPTY_OR_CONSTANT = {
+    "matrix_power": (lambda x: rabbet.linalg.matrix_power(x, 0), (2, 2)),
+    "householder_product": (lambda x: rabbet.linalg.householder_product(x, x.new_empty(0)), (0, 0)),
+    "lstsq": (lambda x: rabbet.linalg.lstsq(x, rabbet.ones(2, 1).double()).residuals, (2, 3)),
+    "cumprod": (lambda x: rabbet.cumprod(x, 0), (0,)),
+    "gather": (lambda x: rabbet.gather(x, 0, rabbet.empty(2, 0, dtype=rabbet.uint8)), (5,)),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_OR_CONSTANT)
+def test_results_that_carry_no_gradient_require_grad_as_those_of_pytorch(name):
+    function, shape = EMPTY_OR_CONSTANT[name]
+    x = rabbet.tensor(numbers(*shape), requires_grad=True)
+    out = function(x)
+    assert out.requires_grad
+    (grad,) = rabbet.autograd.grad(out.sum(), x, create_graph=True)
+    assert (grad == 0).all() and grad.shape == x.shape
+    if name in ("cumprod", "gather"):
+        cotangent = rabbet.ones_like(out).requires_grad_()
+        (grad,) = rabbet.autograd.grad(out, x, cotangent, create_graph=True)
+        assert grad.requires_grad

@@ -1,6 +1,7 @@
 """The record language: what each part of it means, and how a wrong record is refused."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -568,3 +569,51 @@ def test_a_list_and_a_number_that_are_elsewhere_are_brought(records):
         ops.f(x, [y], rabbet.ones(1))  # it has a dimension
     with pytest.raises(RuntimeError, match="device"):
         ops.f(rabbet.ones(2), [x], n)  # the first one is on the CPU
+
+
+# ---- out: what destinations have to be, and how they lie
+
+
+def test_destinations_follow_the_record(records):
+    ops = records("""
+rec::turned(Tensor input) -> Tensor
+  kind    composite
+  decomp  mT(clone(input))
+rec::rows(Tensor input) -> Tensor
+  kind    composite
+  out     rows
+  decomp  mT(clone(input))
+rec::columns(Tensor input) -> Tensor
+  kind    composite
+  out     columns
+  decomp  mT(clone(input))
+rec::lengths(Tensor input) -> Tensor
+  kind    composite
+  out     real
+  decomp  abs(input)
+""")
+    x = rabbet.ones(3, 2)
+
+    def strides(op, *shape):
+        out = rabbet.empty(shape)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert op(x, out=out).shape == (2, 3)
+        return out.stride()
+
+    for op, empty, larger in (
+        (ops.turned, (1, 2), (1, 2)),
+        (ops.rows, (3, 1), (3, 1)),
+        (ops.columns, (1, 2), (3, 1)),
+    ):
+        assert op(x).stride() == (1, 2)
+        assert (strides(op, 0), strides(op, 7)) == (empty, larger)
+        assert strides(op, 2, 3) == (3, 1)
+    z = rabbet.ones(2, dtype=rabbet.complex64)
+    with pytest.raises(rabbet.DTypeError, match="real destination for a result of dtype float32"):
+        ops.lengths(z, out=rabbet.empty(2, dtype=rabbet.complex64))
+    assert ops.lengths(z, out=rabbet.empty(2, dtype=rabbet.float64)).tolist() == [1, 1]
+    refused(
+        "rec::f(Tensor x) -> Tensor\n  kind composite\n  out upwards\n  decomp x",
+        "out: expected exact, separate, real, rows or columns, got 'upwards'",
+    )

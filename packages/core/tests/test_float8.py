@@ -128,6 +128,7 @@ def test_formats_without_infinities_have_one_nan():
     ):
         limits = rabbet.finfo(dtype)
         assert (limits.max, limits.min, limits.tiny) == (largest, -largest, tiny)
+        assert limits.eps == 0.125  # as PyTorch has it, of both
         x = rabbet.tensor([float("inf"), -float("inf"), float("nan"), -0.0, 1e9], dtype=dtype)
         assert codes_of(x) == [0x80, 0x80, 0x80, 0, 0x80] and x.isnan().sum().item() == 4
         assert (x + x).dtype is dtype

@@ -308,3 +308,19 @@ def test_indices_of_triangles_have_their_shape_on_the_meta_device(rows, columns)
             assert seen.shape == there.shape and seen.dtype is rabbet.int32
     with pytest.raises(ValueError, match="must not be negative"):
         rabbet.tril_indices(-1, 3)
+
+
+def test_tensors_of_tensors_warn_and_name_what_copies_them():
+    x = T([1.0, 2.0])
+    for call, name in (
+        (lambda: rabbet.tensor(x, requires_grad=True), r"rabbet\.tensor"),
+        (lambda: x.new_tensor(x, dtype=rabbet.float64), r"tensor\.new_tensor"),
+    ):
+        text = rf"use sourceTensor\.detach\(\)\.clone\(\) .* rather than {name}\(sourceTensor\)"
+        with pytest.warns(UserWarning, match=text) as caught:
+            made = call()
+        assert caught[0].filename == __file__
+        assert made.tolist() == [1, 2] and made.data_ptr() != x.data_ptr()
+    for quiet in (rabbet.as_tensor(x), rabbet.asarray(x, copy=True), rabbet.scalar_tensor(x[0])):
+        assert quiet.sum().item() in (1, 3)
+    assert rabbet.tensor([x[0], x[1]]).tolist() == [1, 2]

@@ -1,6 +1,7 @@
 """Exchanged tensors, dtypes by name, storages by dtype, weak dicts, decorating context managers, files as tensors."""
 
 import gc
+import io
 import weakref
 
 import numpy as np
@@ -82,6 +83,7 @@ def test_dtypes_without_arithmetic_have_names_and_sizes():
     assert bits.dtype is rabbet.uint4 and bits.view(rabbet.uint8).tolist() == [1, 2]
     with pytest.raises((TypeError, RuntimeError)):
         bits + bits
+    assert repr(bits) == "tensor([1, 2], dtype=rabbet.uint4)"
     with pytest.raises(ValueError, match="no dtype 'uint9'"):
         rabbet._C.named_dtype("uint9")
 
@@ -291,3 +293,25 @@ def test_workers_have_words_for_numpys_seed():
     for base, worker in ((5, 1), (2**40 + 3, 7), (0, 0)):
         sequence = np.random.SeedSequence([worker, base & 0xFFFFFFFF, base >> 32, 0])
         assert _generate_state(base, worker) == sequence.generate_state(4).tolist()
+
+
+def test_pairs_of_four_bit_floats_are_stored_and_moved():
+    dtype = rabbet.float4_e2m1fn_x2
+    codes = rabbet.tensor([[0x21, 0x43], [0x65, 0x07]], dtype=rabbet.uint8)
+    x = codes.view(dtype)
+    assert dtype.itemsize == 1 and dtype.is_floating_point and x.is_floating_point()
+    for made, want in (
+        (x.t().contiguous(), codes.t()),
+        (rabbet.cat([x, x[:1]]), rabbet.cat([codes, codes[:1]])),
+        (x.clone()[1:], codes[1:]),
+        (rabbet.empty(2, 2, dtype=dtype).copy_(x), codes),
+    ):
+        assert made.dtype is dtype and made.view(rabbet.uint8).tolist() == want.tolist()
+    file = io.BytesIO()
+    rabbet.save(x, file)
+    file.seek(0)
+    assert rabbet.load(file).view(rabbet.uint8).equal(codes)
+    assert repr(x[0]) == "tensor([33, 67], dtype=rabbet.float4_e2m1fn_x2)"
+    for refused in (lambda: x + x, lambda: x.float(), lambda: rabbet.finfo(dtype), x.tolist):
+        with pytest.raises((TypeError, RuntimeError, NotImplementedError)):
+            refused()

@@ -114,3 +114,13 @@ def test_other_instruction_sets(level):
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 2, 4, 3)])
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_padding_keeps_the_layout_except_around(mode, shape):
+    format = FORMATS[len(shape) - 2]
+    x, widths = rabbet.randn(*shape), [1] * (2 * len(shape) - 4)
+    y = F.pad(x.contiguous(memory_format=format), widths, mode)
+    assert y.is_contiguous(memory_format=rabbet.contiguous_format if mode == "circular" else format)
+    assert rabbet.equal(y, F.pad(x, widths, mode))

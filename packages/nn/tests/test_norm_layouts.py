@@ -34,3 +34,15 @@ def test_channels_side_by_side_give_what_rows_give(kind, scaled, shape, dtype):
     for got, want in zip(last, rows, strict=True):
         scale = max(1.0, float(want.detach().abs().max()))
         assert_close(got, want, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 2, 4, 3)])
+def test_normalised_instances_are_rows_in_every_format(shape):
+    format = rabbet.channels_last if len(shape) == 4 else rabbet.channels_last_3d
+    x = rabbet.randn(*shape)
+    moments = rabbet.zeros(3), rabbet.ones(3)
+    for given in ((x,), (x, *moments), (x, *moments, None, None, False)):
+        want = F.instance_norm(*given)
+        got = F.instance_norm(x.contiguous(memory_format=format), *given[1:])
+        assert got.is_contiguous()
+        assert_close(got, want, rtol=1e-5, atol=1e-6)

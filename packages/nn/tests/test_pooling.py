@@ -176,6 +176,22 @@ def test_unpool_keeps_the_memory_format():
     assert plain.stride() == (72, 24, 4, 1) and rabbet.equal(back, plain)
 
 
+@pytest.mark.parametrize(
+    "pool2d,pool3d",
+    [(lambda x: F.avg_pool2d(x, 2), lambda x: F.avg_pool3d(x, 2)),
+     (lambda x: F.adaptive_avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool3d(x, 2)),
+     (lambda x: F.adaptive_max_pool2d(x, 2), lambda x: F.adaptive_max_pool3d(x, 2))],
+)  # fmt: skip
+def test_volumes_without_a_batch_are_no_images(pool2d, pool3d):
+    x = rabbet.randn(3, 4, 6, 6)
+    last = x.contiguous(memory_format=rabbet.channels_last).requires_grad_()
+    images, volume = pool2d(last), pool3d(last)
+    assert images.is_contiguous(memory_format=rabbet.channels_last)
+    assert volume.is_contiguous() and rabbet.equal(volume, pool3d(x))
+    (grad,) = rabbet.autograd.grad(volume.sum(), last)
+    assert grad.sum().item() == pytest.approx(volume.numel(), rel=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [rabbet.float32, rabbet.int64])
 @pytest.mark.parametrize("rank", [2, 3])
 def test_averages_are_written_to_a_destination(rank, dtype):

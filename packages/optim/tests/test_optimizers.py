@@ -546,3 +546,21 @@ def test_the_state_of_lbfgs_is_pytorchs():
         "func_evals", "n_iter", "al", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss",
     }  # fmt: skip
     assert len(state["al"]) == 5
+
+
+def test_lbfgs_keeps_its_state_in_the_order_of_pytorchs_files():
+    x = rabbet.nn.Parameter(rabbet.tensor([1.0, -2.0, 3.0]))
+    optimizer = optim.LBFGS([x], max_iter=4)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (x**4).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        optimizer.step(closure)
+        (state,) = optimizer.state_dict()["state"].values()
+        assert list(state) == [
+            "func_evals", "n_iter", "al", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss",
+        ]  # fmt: skip

@@ -13,18 +13,41 @@ namespace rabbet::python {
 
 namespace {
 
+constexpr uint8_t kDLPackFloat4 = 17;
+
 struct NamedDType {
   const char* name;
   int bits, itemsize;
+  RbDType dlpack = {};
 };
 
 // Dtypes without arithmetic: programs name them, and reinterpret memory as them.
 const NamedDType kOpaque[] = {
-    {"bits16", 16, 2},  {"bits1x8", 8, 1}, {"bits2x4", 8, 1}, {"bits4x2", 8, 1}, {"bits8", 8, 1},
-    {"int1", 1, 1},     {"int2", 2, 1},    {"int3", 3, 1},    {"int4", 4, 1},    {"int5", 5, 1},
-    {"int6", 6, 1},     {"int7", 7, 1},    {"qint32", 32, 4}, {"qint8", 8, 1},   {"quint2x4", 8, 1},
-    {"quint4x2", 8, 1}, {"quint8", 8, 1},  {"uint1", 1, 1},   {"uint2", 2, 1},   {"uint3", 3, 1},
-    {"uint4", 4, 1},    {"uint5", 5, 1},   {"uint6", 6, 1},   {"uint7", 7, 1},
+    {"float4_e2m1fn_x2", 8, 1, {kDLPackFloat4, 4, 2}},
+    {"bits16", 16, 2},
+    {"bits1x8", 8, 1},
+    {"bits2x4", 8, 1},
+    {"bits4x2", 8, 1},
+    {"bits8", 8, 1},
+    {"int1", 1, 1},
+    {"int2", 2, 1},
+    {"int3", 3, 1},
+    {"int4", 4, 1},
+    {"int5", 5, 1},
+    {"int6", 6, 1},
+    {"int7", 7, 1},
+    {"qint32", 32, 4},
+    {"qint8", 8, 1},
+    {"quint2x4", 8, 1},
+    {"quint4x2", 8, 1},
+    {"quint8", 8, 1},
+    {"uint1", 1, 1},
+    {"uint2", 2, 1},
+    {"uint3", 3, 1},
+    {"uint4", 4, 1},
+    {"uint5", 5, 1},
+    {"uint6", 6, 1},
+    {"uint7", 7, 1},
 };
 
 // Scales of the OCP Microscaling formats, section 5.4.1: powers of two, 2^(x - 127); 255 is NaN.
@@ -61,8 +84,9 @@ const NamedFloat kFloats[] = {
     {"float8_e8m0fnu", 14, decode_e8m0, encode_e8m0, 0x1p127, 0x1p-127, 1},
     {"float8_e4m3fnuz", 11, decode_float8<float8::kE4M3FNUZ>, encode_float8<float8::kE4M3FNUZ>, 240,
      0x1p-7, 0x1p-3},
+    // PyTorch's `eps`; the float after 1 is 0x1p-2 away.
     {"float8_e5m2fnuz", 13, decode_float8<float8::kE5M2FNUZ>, encode_float8<float8::kE5M2FNUZ>,
-     57344, 0x1p-15, 0x1p-2},
+     57344, 0x1p-15, 0x1p-3},
 };
 
 int add_named(const char* name) {
@@ -89,12 +113,17 @@ int add_named(const char* name) {
     info.kind = RB_CLASS_OPAQUE;
     info.bits = d.bits;
     info.itemsize = d.itemsize;
+    info.dlpack = d.dlpack;
     return add_dtype(info);
   }
   raise(PyExc_ValueError, "named_dtype: there is no dtype '%s'", name);
 }
 
 }  // namespace
+
+bool holds_floats(int dtype) {
+  return is_floating(dtype) || dtype_info(dtype).dlpack.code == kDLPackFloat4;
+}
 
 PyObject* named_dtype(const char* name) {
   const int dtype = add_named(name);

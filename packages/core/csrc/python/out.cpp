@@ -19,11 +19,38 @@ std::string in_brackets(const int64_t* sizes, size_t n) {
   return text + "]";
 }
 
+bool has_param(const Op& op, int type) {
+  return std::any_of(op.params.begin(), op.params.end(),
+                     [&](const Param& p) { return p.type == type; });
+}
+
+// Factories, those that take tensors too.
+bool makes_tensors(const Op& op) { return op.creation || has_param(op, RB_A_DEVICE); }
+
+// Factories and random operators give their destinations the shape that calls ask for: no warning.
+bool fills_any_shape(const Op& op) {
+  const bool fills = makes_tensors(op) || has_param(op, RB_A_GENERATOR);
+  return fills && op.base != "arange" && op.base != "normal";  // as in PyTorch
+}
+
 // False: the warning is an error. A destination without elements is there to be resized.
-bool warn_if_resized(const std::vector<int64_t>& before, const RbTensor* after) {
+bool warn_if_resized(const Op& op, const std::vector<int64_t>& before, const RbTensor* after) {
+  if (fills_any_shape(op)) return true;
   const auto ndim = static_cast<size_t>(after->ndim);
   if (before.size() == ndim && std::equal(before.begin(), before.end(), after->shape)) return true;
   if (std::count(before.begin(), before.end(), 0)) return true;
+  if (op.base == "arange") {
+    const auto had =
+        static_cast<long long>(count_elements(static_cast<int>(before.size()), before.data()));
+    const auto count = static_cast<long long>(after->numel);
+    return had == count ||
+           PyErr_WarnFormat(
+               PyExc_UserWarning, 1,
+               "The number of elements in the out tensor of shape %s is %lld which does not match "
+               "the computed number of elements %lld. Note that this may occur as a result of "
+               "rounding error. The out tensor will be resized to a tensor of shape (%lld,).",
+               in_brackets(before.data(), before.size()).c_str(), had, count, count) == 0;
+  }
   return PyErr_WarnFormat(
              PyExc_UserWarning, 1,
              "An output with one or more elements was resized since it had shape %s, which does "
@@ -33,13 +60,6 @@ bool warn_if_resized(const std::vector<int64_t>& before, const RbTensor* after) 
              "with t.resize_(0).",
              in_brackets(before.data(), before.size()).c_str(),
              in_brackets(after->shape, ndim).c_str()) == 0;
-}
-
-// Factories and random operators give their destinations the shape that calls ask for: no warning.
-bool fills_any_shape(const Op& op) {
-  const bool draws = std::any_of(op.params.begin(), op.params.end(),
-                                 [](const Param& p) { return p.type == RB_A_GENERATOR; });
-  return (op.creation || draws) && op.name != "arange";  // for which PyTorch warns
 }
 
 PyObject* wrong_out(const char* name, PyObject* got, int nrets) {
@@ -81,7 +101,7 @@ PyObject* run_out_list(const char* name, const Overload& overload, const RbValue
     RbTensor* target = tensor_of(PyTuple_GET_ITEM(targets.get(), i));
     const std::vector<int64_t> shape = shape_of(target);
     write_result(op, tensor_of(PyTuple_GET_ITEM(results.get(), i)), target, values, op.info.nargs);
-    if (!warn_if_resized(shape, target)) return nullptr;
+    if (!warn_if_resized(op, shape, target)) return nullptr;
   }
   Py_RETURN_NONE;
 }
@@ -89,15 +109,17 @@ PyObject* run_out_list(const char* name, const Overload& overload, const RbValue
 }  // namespace
 
 void take_dtype(const Op& op, const RbTensor* out, RbValue* values, bool inplace) {
-  if (op.dtype_text.empty() || op.dtype_text[0].find("else dtype") == std::string::npos) return;
+  const bool follows =
+      !op.dtype_text.empty() && op.dtype_text[0].find("else dtype") != std::string::npos;
+  const bool keeps = inplace || makes_tensors(op) || op.info.kind == RB_KIND_ALONG;
+  if (!follows && !makes_tensors(op)) return;
   for (int i = 0; i < op.info.nargs; ++i) {
     const Param& p = op.params[i];
     const bool complex = values[i].tag == RB_TENSOR && is_complex(values[i].v.t->dtype_id);
     if (complex && !is_complex(out->dtype_id)) return;  // the imaginary part would be lost
     if (p.type != RB_A_DTYPE || p.name_text != "dtype") continue;
-    const bool keeps = inplace || op.info.kind == RB_KIND_CREATION || op.info.kind == RB_KIND_ALONG;
     if (values[i].tag == RB_NONE) {
-      if (!op.exact_out) values[i] = value_dtype(out->dtype_id);
+      if (follows && !op.exact_out) values[i] = value_dtype(out->dtype_id);
     } else if (values[i].v.i != out->dtype_id && keeps) {
       fail(RB_E_TYPE, "%s: dtype %s does not match dtype %s of %s", op.name.c_str(),
            kDTypes[values[i].v.i].name, kDTypes[out->dtype_id].name,
@@ -132,8 +154,8 @@ PyObject* run_out(const char* name, const Overload& overload, const RbValue* val
     return run(overload, given, rets, RB_CALL_OUT);
   }();
   if (code != RB_OK) return raise_error(code);
-  for (int i = 0; i < nrets && !fills_any_shape(*overload.op); ++i) {
-    if (!warn_if_resized(shapes[i], rets[i].v.t)) return nullptr;
+  for (int i = 0; i < nrets; ++i) {
+    if (!warn_if_resized(*overload.op, shapes[i], rets[i].v.t)) return nullptr;
   }
   if (nrets == 1) return Py_NewRef(out);
   Ref result(must(PyStructSequence_New(result_type(overload.op))));

@@ -10,6 +10,7 @@
 #include "dlpack.h"
 #include "errors.h"
 #include "layer/transforms.h"
+#include "named_dtypes.h"
 #include "overrides.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
@@ -124,7 +125,7 @@ PyObject* is_contiguous(PyObject* s, PyObject* const* args, Py_ssize_t nargs, Py
   });
 }
 PyObject* is_floating_point(PyObject* s, PyObject*) {
-  return PyBool_FromLong(is_floating(tensor_of(s)->dtype_id));
+  return PyBool_FromLong(holds_floats(tensor_of(s)->dtype_id));
 }
 PyObject* is_complex_(PyObject* s, PyObject*) {
   return PyBool_FromLong(is_complex(tensor_of(s)->dtype_id));

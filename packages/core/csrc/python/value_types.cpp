@@ -14,6 +14,7 @@
 #include "device/current.h"
 #include "device/generator.h"
 #include "errors.h"
+#include "named_dtypes.h"
 #include "tensor/dtype.h"
 #include "tensor_type.h"
 #include "thread/deferral.h"
@@ -51,7 +52,7 @@ PyObject* dtype_repr(PyObject* self) {
 PyObject* dtype_name(PyObject* self, void*) { return PyUnicode_FromString(info_of(self).name); }
 PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromLong(info_of(self).itemsize); }
 PyObject* dtype_floating(PyObject* self, void*) {
-  return PyBool_FromLong(info_of(self).category == kFloat);
+  return PyBool_FromLong(holds_floats(as<DTypeObject>(self)->id));
 }
 PyObject* dtype_complex(PyObject* self, void*) {
   return PyBool_FromLong(info_of(self).category == kComplex);

@@ -135,9 +135,9 @@ _LAZY = {
 }  # fmt: skip
 # Dtypes that core adds when they are named.
 _NAMED_DTYPES = {
-    "bits16", "bits1x8", "bits2x4", "bits4x2", "bits8", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "int1",
-    "int2", "int3", "int4", "int5", "int6", "int7", "qint32", "qint8", "quint2x4", "quint4x2", "quint8", "uint1",
-    "uint2", "uint3", "uint4", "uint5", "uint6", "uint7",
+    "bits16", "bits1x8", "bits2x4", "bits4x2", "bits8", "float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "int1", "int2", "int3", "int4", "int5", "int6", "int7", "qint32", "qint8", "quint2x4",
+    "quint4x2", "quint8", "uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7",
 }  # fmt: skip
 # Methods that write their tensor, and that are functions too.
 _WRITING = [

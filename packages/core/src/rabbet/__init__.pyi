@@ -378,6 +378,7 @@ bits1x8: dtype
 bits2x4: dtype
 bits4x2: dtype
 bits8: dtype
+float4_e2m1fn_x2: dtype
 float8_e4m3fnuz: dtype
 float8_e5m2fnuz: dtype
 float8_e8m0fnu: dtype

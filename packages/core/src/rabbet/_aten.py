@@ -422,7 +422,7 @@ def _max_pool2d_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Any:
-    planes = self.new_zeros(self.shape).flatten(-2)
+    planes = self.clone().zero_().flatten(-2)  # requires grad where `self` does
     grad = planes.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2))
     return grad.view(self.shape)
 

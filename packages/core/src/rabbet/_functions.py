@@ -2,6 +2,7 @@
 
 import builtins
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,10 +47,29 @@ def tensor(
 ) -> Tensor:
     """Copy `data` (numbers, nested sequences, arrays, tensors) into a new tensor.
 
+    Warns where `data` is a tensor, as PyTorch does: `clone()` copies those.
+
     Raises:
         ValueError: if nested sequences differ in length.
         TypeError: for elements that are no numbers.
     """
+    if isinstance(data, Tensor):
+        warn_of_copy("rabbet.tensor")
+    return copied(data, dtype, device, requires_grad, pin_memory)
+
+
+def warn_of_copy(function: str) -> None:
+    """Warn the caller of `function` that it was given a tensor to copy."""
+    warnings.warn(
+        "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+        f"sourceTensor.detach().clone().requires_grad_(True), rather than {function}(sourceTensor).",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def copied(data: Any, dtype: Any, device: Any, requires_grad: bool, pin_memory: bool) -> Tensor:
+    """A new tensor of `data`; the arguments of `tensor()`."""
     made = _C.tensor(data, dtype, device)
     if pin_memory:
         made = made.pin_memory()
@@ -137,13 +157,7 @@ def scalar_tensor(
     requires_grad: builtins.bool = False,
 ) -> Tensor:
     """A 0-d tensor of the default dtype."""
-    return tensor(
-        s,
-        dtype=dtype or get_default_dtype(),
-        device=device,
-        requires_grad=requires_grad,
-        pin_memory=pin_memory,
-    )
+    return copied(s, dtype or get_default_dtype(), device, requires_grad, pin_memory)
 
 
 def extent(size: Sequence[int], stride: Sequence[int]) -> int:
@@ -364,6 +378,8 @@ def equal(input: Tensor, other: Tensor) -> builtins.bool:
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: builtins.bool = False) -> Any:
     """Indices of the elements that are not zero: (count, ndim) int64, or with `as_tuple` a tensor for each dimension."""
     _need_tensor(nonzero, input)
+    if out is not None and not isinstance(out, Tensor):
+        raise TypeError(f"nonzero(): argument 'out' must be Tensor, not {type(out).__name__}")
     if as_tuple and out is not None:
         raise ValueError("nonzero: 'out' cannot be given with as_tuple=True")
     rows = _ops("nonzero")(input.reshape([1]) if as_tuple and input.ndim == 0 else input, out=out)

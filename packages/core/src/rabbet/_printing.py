@@ -137,6 +137,8 @@ def _body(t: Tensor, indent: int) -> str:
     t = t.detach()
     if t.dtype in (_C.float16, _C.bfloat16):
         t = t.float()
+    elif not _C.can_cast(t.dtype, _C.complex128):  # opaque elements are shown as their bits
+        t = t.view(getattr(_C, f"uint{8 * t.dtype.itemsize}", _C.uint8))
     edge = _options.edgeitems if t.numel() > _options.threshold else 10**9
     data = _summarised(t, edge) if t.numel() > _options.threshold else t.tolist()
     leaves = _leaves(data)

@@ -226,11 +226,19 @@ def new_empty_strided(
 
 
 def new_tensor(
-    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, **options: Any
+    self: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """tensor() with the dtype and device of this tensor."""
-    return _functions.tensor(
-        data, dtype=dtype or self.dtype, device=device or self.device, **options
+    if isinstance(data, Tensor):
+        _functions.warn_of_copy("tensor.new_tensor")
+    return _functions.copied(
+        data, dtype or self.dtype, device or self.device, requires_grad, pin_memory
     )
 
 

@@ -73,7 +73,11 @@ void check_separate(const Op& op, const RbTensor* target, const RbValue* args, i
 }
 
 // As PyTorch: from where the tensor starts, in its memory if that is large enough.
-void resize_destination(RbTensor* target, const TensorSpec& spec, const int64_t* strides) {
+void resize_destination(const Op& op, RbTensor* target, const TensorSpec& spec,
+                        const int64_t* strides) {
+  const bool by_rows = op.resize_rule == ResizeRule::kRows ||
+                       (op.resize_rule == ResizeRule::kColumns && target->numel);
+  if (by_rows) strides = nullptr;
   const Tensor* t = impl(target);
   const char* end = static_cast<const char*>(t->storage->data) + t->storage->nbytes;
   const int64_t bytes = count_elements(spec.ndim, spec.shape) * kDTypes[t->dtype_id].itemsize;
@@ -99,6 +103,10 @@ void check_destination(const Op& op, const RbTensor* target, const TensorSpec& s
     fail(RB_E_TYPE, "%s: a result of dtype %s cannot be written to a destination of dtype %s",
          op.name.c_str(), kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
   }
+  if (op.real_out && is_complex(target->dtype_id) && !is_complex(spec.dtype)) {
+    fail(RB_E_TYPE, "%s: expected a real destination for a result of dtype %s, got one of %s",
+         op.name.c_str(), kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
+  }
   if (op.exact_out && spec.dtype != target->dtype_id) {
     fail(RB_E_TYPE, "%s: Expected out tensor to have dtype %s, but got %s instead", op.name.c_str(),
          kDTypes[spec.dtype].name, kDTypes[target->dtype_id].name);
@@ -114,11 +122,8 @@ void check_destination(const Op& op, const RbTensor* target, const TensorSpec& s
 void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
                          int device, const RbValue* args, int nargs, const int64_t* strides) {
   check_destination(op, target, spec, backend, device, args, nargs);
-  if (!same_shape(target, spec)) {
-    check_memory(op, target, "the destination");
-    resize_destination(target, spec, strides);
-  }
   check_writable(op, target, "the destination");
+  if (!same_shape(target, spec)) resize_destination(op, target, spec, strides);
 }
 
 namespace {
@@ -173,6 +178,12 @@ const int64_t* find_strides(const Op& op, bool elementwise, const RbValue* args,
       break;
   }
   const bool images = op.layout_rule == LayoutRule::kImages;
+  // Volumes (C, D, H, W) have as many dimensions as images (N, C, H, W), but windows of three.
+  const auto has_other_rank = [&](int8_t index) {
+    const RbValue& v = args[index];
+    return (v.tag == RB_INTS && v.len != 2) || (v.tag == RB_INT && v.v.i != 2);
+  };
+  if (std::any_of(op.layout_args.begin(), op.layout_args.end(), has_other_rank)) return nullptr;
   if (spec.ndim != 4 && (images || spec.ndim != 5)) return nullptr;
   const MemoryFormat last =
       spec.ndim == 4 ? MemoryFormat::kChannelsLast : MemoryFormat::kChannelsLast3d;

@@ -24,13 +24,20 @@ inline bool same_shape(const RbTensor* t, const TensorSpec& spec) {
 void check_destination(const Op& op, const RbTensor* target, const TensorSpec& spec, int backend,
                        int device, const RbValue* args, int nargs);
 /// Throw unless a result of `spec` on that device can be written to `target`, which is given that
-/// shape unless it is one of the arguments (in-place calls); `strides` null: row-major.
+/// shape unless it is one of the arguments (in-place calls). `strides` are those of the result,
+/// null if it is row-major; the record says whether the destination gets them.
 void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
                          int device, const RbValue* args, int nargs, const int64_t* strides);
-/// The strides that a destination of another shape gets for a result: its own of elementwise ones.
+/// The strides of a result that a destination of another shape follows: of elementwise ones, of
+/// compositions, and of those whose shape the kernel found.
 inline const int64_t* order_of(const Op& op, const RbTensor* result) {
-  const bool ordered = op.info.kind == RB_KIND_ELEMENTWISE || op.info.kind == RB_KIND_COMPOSITE;
+  const bool ordered = op.info.kind == RB_KIND_ELEMENTWISE || op.info.kind == RB_KIND_COMPOSITE ||
+                       op.shape_rule == ShapeRule::kData;
   return ordered && is_dense(result) ? result->strides : nullptr;
+}
+/// Whether a destination that a kernel fills gets the strides of the result when it is resized.
+inline bool resized_as_result(const Op& op, bool elementwise) {
+  return elementwise || op.layout_rule == LayoutRule::kColumns;
 }
 /// Strides of result `i` where it is not row-major, or null: those of an elementwise result follow
 /// the inputs' (joint_strides), others the record's `layout`.

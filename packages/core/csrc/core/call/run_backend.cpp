@@ -110,8 +110,9 @@ int32_t run_into(const RbCall* c, const Op& op, const Handler& handler, int back
     const auto strides = [&] {
       return inherited_strides(op, elementwise, args, nargs, spec, i, space);
     };
-    prepare_destination(op, target, spec, backend, c->device_index, args, nargs,
-                        elementwise && !same_shape(target, spec) ? strides() : nullptr);
+    prepare_destination(
+        op, target, spec, backend, c->device_index, args, nargs,
+        resized_as_result(op, elementwise) && !same_shape(target, spec) ? strides() : nullptr);
     check_device(backend, target->device.id);
     if (elementwise) check_overlap(op, target, args, nargs);
     const bool row_major = wants_row_major(op, handler);
@@ -308,7 +309,7 @@ void run_meta(const RbCall* c, const Op& op, const RbValue* args, int nargs, RbV
     const int64_t* strides = inherited_strides(op, elementwise, args, nargs, spec, i, space);
     if (c->flags & RB_CALL_OUT) {
       prepare_destination(op, rets[i].v.t, spec, kMeta, 0, args, nargs,
-                          elementwise ? strides : nullptr);
+                          resized_as_result(op, elementwise) ? strides : nullptr);
       bump_version(rets[i].v.t);
     } else {
       rets[i] = value_tensor(tensor_new(kMeta, 0, spec.dtype, spec.ndim, spec.shape, strides));

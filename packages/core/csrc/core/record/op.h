@@ -109,6 +109,12 @@ enum class LayoutRule : uint8_t {
   kImages,    // the same of 4 dimensions
   kColumns,   // matrices of the results named: column-major, as LAPACK has them
 };
+/// How a destination of another shape is laid out, where it does not lie as the result would.
+enum class ResizeRule : uint8_t {
+  kAsResult,
+  kRows,     // `out rows`: row-major
+  kColumns,  // `out columns`: as the result if it had no elements, else row-major
+};
 /// `memory_format`: what the keyword of that name asks for.
 enum class FormatKeyword : uint8_t { kNone, kResult, kItself };
 /// `parts`: what a call on a composite tensor does with its parts (call/composite.cpp).
@@ -156,6 +162,8 @@ struct Op {
   bool creation = false;               // calls take requires_grad=, pin_memory= and layout=
   bool exact_out = false;              // `out exact`: destinations have the dtype of the result
   bool separate_out = false;  // `out separate`: destinations share no memory with arguments
+  bool real_out = false;      // `out real`: destinations of real results are real
+  ResizeRule resize_rule = ResizeRule::kAsResult;
   bool by_formula = false;  // formulas say shapes or dtypes: what they gave is kept (rules/memo.h)
   std::vector<Check> checks;
   std::vector<std::string> data_checks;  // what kernels promise to check, as written

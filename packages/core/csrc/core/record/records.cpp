@@ -483,9 +483,17 @@ void RecordParser::field(const std::string& line) {
     }
   } else if (name == "out") {
     for (const std::string& condition : split(value, ',')) {
-      if (condition != "exact" && condition != "separate")
-        error("out: expected exact or separate, got '" + condition + "'");
-      (condition == "exact" ? op_->exact_out : op_->separate_out) = true;
+      if (condition == "exact") {
+        op_->exact_out = true;
+      } else if (condition == "separate") {
+        op_->separate_out = true;
+      } else if (condition == "real") {
+        op_->real_out = true;
+      } else if (condition == "rows" || condition == "columns") {
+        op_->resize_rule = condition == "rows" ? ResizeRule::kRows : ResizeRule::kColumns;
+      } else {
+        error("out: expected exact, separate, real, rows or columns, got '" + condition + "'");
+      }
     }
   } else if (name == "check") {
     check(value);

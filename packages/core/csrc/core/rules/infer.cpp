@@ -322,6 +322,8 @@ int64_t wrap_one(const Op& op, int64_t dim, int64_t ndim) {
 
 void wrap_dims(const Op& op, RbValue* args, int nargs, DimScratch& scratch) {
   const RbTensor* x = first_tensor(op, args);
+  // An empty list has no dimensions to count: the operator's own rule refuses it.
+  if (!x && op.first_tensor >= 0 && args[op.first_tensor].tag == RB_TENSORS) return;
   const int64_t ndim = x ? x->ndim : 0;
   for (uint64_t rest = op.dim_args; rest; rest &= rest - 1) {
     const int i = __builtin_ctzll(rest);

@@ -162,6 +162,11 @@ def lu(A: Tensor, *, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
     return P, L, U
 
 
+def _by_columns(x: Tensor) -> Tensor:
+    """A copy of matrices that is column-major."""
+    return x.mT.clone(memory_format=rabbet.contiguous_format).mT
+
+
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool, adjoint: bool) -> Tensor:
     what = "linalg.lu_solve"
     _square(what, LU, "LU")
@@ -187,7 +192,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool, adjoint: bool
     if adjoint:  # A.mH = U.mH @ L.mH @ P.mT
         y = solve(LU.triu().mH, B, upper=False)
         y = solve(LU.mH, y, upper=True, unitriangular=True)
-        return permuted(y.expand(*batch, *y.shape[-2:]), pivots, True)
+        return _by_columns(permuted(y.expand(*batch, *y.shape[-2:]), pivots, True))
     y = permuted(B.expand(*batch, *B.shape[-2:]), pivots, False)
     y = solve(LU, y, upper=False, unitriangular=True)
     return solve(LU, y, upper=True)
@@ -320,6 +325,8 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
         raise _C.DTypeError(
             f"{what}: tau dtype {tau.dtype} does not match input dtype {input.dtype}"
         )
+    if input.numel() == 0:
+        return input.clone()
     return _op("_linalg_householder_product")(input, tau)
 
 
@@ -554,7 +561,8 @@ def lstsq(
     values = values[..., : min(m, n)]
     solution = _op("_linalg_lstsq_solution")(A, B, found, float(limit))
     empty = rabbet.empty(0, dtype=values.dtype, device=self.device)
-    residuals = empty
+    # Requires grad where the solution does, as PyTorch's, without elements too.
+    residuals = solution.abs().flatten()[:0].clone() if solution.requires_grad else empty
     # gels takes full rank for granted; with the other drivers it depends on the data.
     if m > n and used != "gelsy" and (used == "gels" or bool((rank == n).all())):
         residuals = (A @ solution - B).abs().square().sum(-2)
@@ -572,8 +580,7 @@ def lstsq(
 def lstsq_solution(A: Tensor, B: Tensor, found: Tensor, rcond: float) -> Tensor:
     batch = rabbet.broadcast_shapes(A.shape[:-2], B.shape[:-2], found.shape[:-2])
     solution = found[..., : A.shape[-1], :]
-    whole = solution.expand(*batch, *solution.shape[-2:]).mT
-    return whole.clone(memory_format=rabbet.contiguous_format).mT  # column-major
+    return _by_columns(solution.expand(*batch, *solution.shape[-2:]))
 
 
 def matrix_rank(A: Tensor, *, atol: Any, rtol: Any, hermitian: bool) -> Tensor:

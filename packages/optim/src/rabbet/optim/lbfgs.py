@@ -15,6 +15,11 @@ from .optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 
+# What a step keeps, in the order of PyTorch's files.
+_KEPT = (
+    "func_evals", "n_iter", "al", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss",
+)  # fmt: skip
+
 
 class _Point(NamedTuple):
     """The function along a direction: where, its value, its gradient, its slope."""
@@ -218,13 +223,15 @@ class LBFGS(Optimizer):
     def _step(self, closure: Callable[[], Any]) -> Any:
         group = self.param_groups[0]
         lr, tolerance = as_number(group["lr"]), group["tolerance_change"]
-        state = self.state[self._params[0]]
-        state.setdefault("func_evals", 0)
-        state.setdefault("n_iter", 0)
+        kept = self.state[self._params[0]]
+        kept.setdefault("func_evals", 0)
+        kept.setdefault("n_iter", 0)
+        state = dict(kept)
         first_loss, grad = self._evaluate(closure)
         loss, evaluations = float(first_loss), 1
         state["func_evals"] += 1
         if _largest(grad) <= group["tolerance_grad"]:
+            kept.update(state)
             return first_loss
         for n in range(1, group["max_iter"] + 1):
             state["n_iter"] += 1
@@ -257,6 +264,7 @@ class LBFGS(Optimizer):
                 or abs(loss - state["prev_loss"]) < tolerance
             ):
                 break
+        kept.update((name, state[name]) for name in _KEPT if name in state)
         return first_loss
 
     def _search(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import rabbet
 from rabbet import Tensor, ops
@@ -25,6 +26,14 @@ def sizes_of(value: Sizes, rank: int, name: str, op: str) -> list[int]:
         wanted = f"an int or {rank} int{'s' if rank > 1 else ''}"
         raise RuntimeError(f"{op}: expected {name} to be {wanted}, got {tuple(value)}")
     return sizes
+
+
+def format_of(input: Tensor) -> Any:
+    """The memory format that results of padding and resampling keep."""
+    last = {4: rabbet.channels_last, 5: rabbet.channels_last_3d}.get(input.ndim)
+    if last is None or input.is_contiguous() or not input.is_contiguous(memory_format=last):
+        return rabbet.contiguous_format
+    return last
 
 
 def same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
@@ -335,6 +344,7 @@ def pad(
         refuse("pad", input, rabbet.bool)
     if value is not None and value != 0:
         raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    kept = rabbet.contiguous_format if mode == "circular" else format_of(input)
     for i in range(len(widths) // 2):
         before, after = widths[2 * i], widths[2 * i + 1]
         if before == 0 and after == 0:
@@ -347,7 +357,7 @@ def pad(
         first, last = max(-before, 0), size - max(-after, 0)
         take = rabbet.index_select if mode == "circular" else ops.pad_along
         input = take(input, dim, _SOURCES[mode](places, size, first, last))
-    return input
+    return input.contiguous(memory_format=kept)
 
 
 def _reflected(i: Tensor, size: int, first: int, last: int) -> Tensor:

@@ -13,7 +13,7 @@ from rabbet import Tensor
 
 from .._accumulate import accumulated
 from ._dtypes import INTEGERS, refuse, require_floating
-from .convolution import Sizes, pad, sizes_of
+from .convolution import Sizes, format_of, pad, sizes_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .resampling import along, antialias_windows, cubic_weights, resize_uint8, source_step
 
@@ -323,15 +323,7 @@ def interpolate(
             result = _filtered(*args, bool(align_corners), mode == "bicubic")
         else:
             result = _weighted(*args, bool(align_corners), mode == "bicubic")
-    return result.to(input.dtype).contiguous(memory_format=_format_of(input))
-
-
-def _format_of(input: Tensor) -> Any:
-    """The memory format that the results of resampling keep."""
-    last = {4: rabbet.channels_last, 5: rabbet.channels_last_3d}.get(input.ndim)
-    if last is None or input.is_contiguous() or not input.is_contiguous(memory_format=last):
-        return rabbet.contiguous_format
-    return last
+    return result.to(input.dtype).contiguous(memory_format=format_of(input))
 
 
 def _resized(
