@@ -128,6 +128,9 @@ class Program {
 
   int32_t failed() const { return failed_; }
 
+  // Of the program, for callers of the table. It lives as long as this object.
+  py::capsule handle() const { return py::capsule(program_, "rabbet.graph.program"); }
+
  private:
   static py::list wrapped(const std::vector<RbTensor*>& outputs) {
     py::list made;
@@ -189,6 +192,9 @@ PYBIND11_MODULE(_C, m) {
            py::arg("results"), py::arg("returns_list"), py::arg("last"), py::arg("exclude"))
       .def("finish", &Program::finish, py::arg("slots"))
       .def("run", &Program::run, py::arg("inputs"))
+      .def_property_readonly(
+          "handle", &Program::handle,
+          "For callers of the table \"rabbet.graph\"; valid as long as the object lives.")
       .def_property_readonly("failed", &Program::failed,
                              "The step at which this thread's last run failed, or -1.");
 }

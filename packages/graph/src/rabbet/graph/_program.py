@@ -72,8 +72,12 @@ class _Lowering:
             [] if node.outs else [self.slots[value] for value in node.values()],
             returns_list,
             last,
-            0 if node.grad else self.autograd,
+            self.excluded(node),
         )
+
+    def excluded(self, node: Node) -> int:
+        """The layers that are off during a call."""
+        return 0 if node.grad else self.autograd
 
     def argument(self, arg: Any, i: int, places: list[tuple[int, int, int]]) -> Any:
         if isinstance(arg, (list, tuple)):
