@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "replay/numbers.h"
 #include "replay/object.h"
 #include "replay/variant.h"
 #include "replay/watch.h"
@@ -197,7 +198,11 @@ PyObject* has_hooks(PyObject*, PyObject* tensor) {
   return PyBool_FromLong(t && autograd() && autograd()->has_hooks(t));
 }
 
+PyObject* make_unique_number(PyObject*, PyObject* number) { return unique_number(number); }
+
 PyMethodDef functions[] = {
+    {"unique_number", make_unique_number, METH_O,
+     "A number that is no other object, of the same value."},
     {"has_tables", has_tables, METH_NOARGS,
      "Whether the tables of rabbet.autograd and rabbet.graph are there, and new enough."},
     {"has_hooks", has_hooks, METH_O, "Whether backward passes may run hooks of a tensor."},

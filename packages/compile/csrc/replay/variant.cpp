@@ -42,6 +42,7 @@ Tree::Tree(PyObject* spec) : kind_(static_cast<Kind>(as_number(part(spec, 0)))) 
   switch (kind_) {
     case kTensor:
     case kArgument:
+    case kNumber:
       number_ = static_cast<size_t>(as_number(part(spec, 1)));
       return;
     case kObject:
@@ -91,18 +92,20 @@ bool Tree::match(PyObject* object, std::vector<PyObject*>& tensors) const {
   }
 }
 
-PyObject* Tree::build(const std::vector<Ref>& made, const std::vector<PyObject*>& arguments) const {
+PyObject* Tree::build(const Made& made) const {
   switch (kind_) {
     case kTensor:
-      return Py_NewRef(made[number_].get());
+      return Py_NewRef(made.tensors[number_].get());
     case kArgument:
-      return Py_NewRef(arguments[number_]);
+      return Py_NewRef(made.arguments[number_]);
+    case kNumber:
+      return Py_NewRef(made.numbers[number_].get());
     case kObject:
       return Py_NewRef(object_.get());
     case kDict: {
       Ref dict = Ref::take(PyDict_New());
       for (size_t i = 0; dict && i < parts_.size(); ++i) {
-        const Ref item = Ref::take(parts_[i].build(made, arguments));
+        const Ref item = Ref::take(parts_[i].build(made));
         PyObject* key = PyTuple_GET_ITEM(object_.get(), static_cast<Py_ssize_t>(i));
         if (!item || PyDict_SetItem(dict.get(), key, item.get()) < 0) return nullptr;
       }
@@ -114,7 +117,7 @@ PyObject* Tree::build(const std::vector<Ref>& made, const std::vector<PyObject*>
   const auto n = static_cast<Py_ssize_t>(parts_.size());
   Ref list = Ref::take(kind_ == kList ? PyList_New(n) : PyTuple_New(n));
   for (Py_ssize_t i = 0; list && i < n; ++i) {
-    PyObject* item = parts_[i].build(made, arguments);
+    PyObject* item = parts_[i].build(made);
     if (!item) return nullptr;
     if (kind_ == kList)
       PyList_SET_ITEM(list.get(), i, item);
@@ -137,6 +140,7 @@ Variant::Variant(PyObject* spec, Py_ssize_t number_of_this)
     : number_(number_of_this),
       arguments_(part(spec, 0)),
       guards_(part(spec, 1)),
+      numbers_(part(spec, 15)),
       program_(Ref::share(part(spec, 5))),
       handle_(nullptr),
       outputs_(part(spec, 6)),
@@ -158,6 +162,8 @@ Variant::Variant(PyObject* spec, Py_ssize_t number_of_this)
     gradients_.push_back(
         {static_cast<size_t>(as_number(part(gradient, 0))), as_number(part(gradient, 1))});
   });
+  each(part(spec, 16),
+       [this](PyObject* at) { given_.push_back(static_cast<size_t>(as_number(at))); });
   each(part(spec, 14), [this](PyObject* tensor) { others_.push_back(Ref::share(tensor)); });
   if (part(spec, 13) != Py_None) generator_ = Ref::share(part(spec, 13));
   const Ref handle = Ref::take(PyObject_GetAttrString(program_.get(), "handle"));
@@ -171,6 +177,7 @@ int Variant::traverse(visitproc visit, void* arg) const {
   if (const int rc = arguments_.traverse(visit, arg)) return rc;
   if (const int rc = guards_.traverse(visit, arg)) return rc;
   if (const int rc = outputs_.traverse(visit, arg)) return rc;
+  if (const int rc = numbers_.traverse(visit, arg)) return rc;
   for (const Ref& state : states_) Py_VISIT(state.get());
   for (const Ref& other : others_) Py_VISIT(other.get());
   for (const Effect& effect : effects_) {
@@ -220,7 +227,30 @@ Outcome Variant::call(PyObject* args, PyObject* kwargs) {
   return run(tensors);
 }
 
+// The numbers as operators take them.
+bool Variant::give_numbers(const std::vector<Ref>& numbers, std::vector<RbValue>& given) const {
+  for (const size_t at : given_) {
+    PyObject* number = numbers[at].get();
+    RbValue value{};
+    if (PyFloat_CheckExact(number)) {
+      value.tag = RB_FLOAT;
+      value.v.f = PyFloat_AS_DOUBLE(number);
+    } else {
+      int overflow = 0;
+      value.tag = RB_INT;
+      value.v.i = PyLong_AsLongLongAndOverflow(number, &overflow);
+      if (overflow) return false;
+    }
+    given.push_back(value);
+  }
+  return true;
+}
+
 Outcome Variant::run(const std::vector<PyObject*>& arguments) {
+  Made made{arguments, {}, {}};
+  std::vector<RbValue> given;
+  if (!numbers_.compute(made.numbers) || !give_numbers(made.numbers, given))
+    return {Outcome::kMismatch, {}};
   std::vector<RbTensor*> inputs;
   for (size_t i = 0; i < arguments.size(); ++i)
     if (same_as_[i] == i) inputs.push_back(core->unwrap(arguments[i]));
@@ -238,16 +268,17 @@ Outcome Variant::run(const std::vector<PyObject*>& arguments) {
     const rb::WithoutGil unlocked;
     if (enters) code = regions->set_on(1, nullptr);
     if (code == RB_OK)
-      code = programs()->program_run(handle_, inputs.data(), static_cast<uint32_t>(inputs.size()),
-                                     outputs.data(), static_cast<uint32_t>(noutputs_), &failed);
+      code =
+          programs()->program_run_with(handle_, inputs.data(), static_cast<uint32_t>(inputs.size()),
+                                       given.data(), static_cast<uint32_t>(given.size()),
+                                       outputs.data(), static_cast<uint32_t>(noutputs_), &failed);
     if (enters) {
       const int32_t left = regions->set_on(0, nullptr);
       if (code == RB_OK) code = left;
     }
   }
-  std::vector<Ref> made;
   for (RbTensor* output : outputs)
-    if (output) made.push_back(Ref::take(core->wrap(output)));  // takes over the reference
+    if (output) made.tensors.push_back(Ref::take(core->wrap(output)));  // takes over the reference
   if (code != RB_OK) {
     core->raise_error(code);
     if (failed < 0 || failed >= first_effect_) return {Outcome::kRaised, {}};
@@ -256,22 +287,23 @@ Outcome Variant::run(const std::vector<PyObject*>& arguments) {
       return {Outcome::kRaised, {}};
     return {Outcome::kFailed, {}};
   }
-  for (const Ref& tensor : made)
+  for (const Ref& tensor : made.tensors)
     if (!tensor) return {Outcome::kRaised, {}};
-  if (finish(arguments, made) < 0) return {Outcome::kRaised, {}};
+  if (finish(made) < 0) return {Outcome::kRaised, {}};
   ++runs_;
-  Ref result = Ref::take(outputs_.build(made, arguments));
+  Ref result = Ref::take(outputs_.build(made));
   return {result ? Outcome::kDone : Outcome::kRaised, std::move(result)};
 }
 
 // What the program does besides writing memory.
-int Variant::finish(const std::vector<PyObject*>& arguments, const std::vector<Ref>& made) {
+int Variant::finish(const Made& made) {
+  const std::vector<PyObject*>& arguments = made.arguments;
   static PyObject* const grad = PyUnicode_InternFromString("grad");
   for (const Gradient& gradient : gradients_) {
     PyObject* tensor = gradient.input < arguments.size()
                            ? arguments[gradient.input]
                            : states_[gradient.input - arguments.size()].get();
-    PyObject* value = gradient.output < 0 ? Py_None : made[gradient.output].get();
+    PyObject* value = gradient.output < 0 ? Py_None : made.tensors[gradient.output].get();
     if (PyObject_SetAttr(tensor, grad, value) < 0) return -1;
   }
   for (const Effect& effect : effects_) {
@@ -279,7 +311,7 @@ int Variant::finish(const std::vector<PyObject*>& arguments, const std::vector<R
       if (PyDict_DelItem(effect.dict.get(), effect.key.get()) < 0) return -1;
       continue;
     }
-    const Ref value = Ref::take(effect.value.build(made, arguments));
+    const Ref value = Ref::take(effect.value.build(made));
     if (!value || PyDict_SetItem(effect.dict.get(), effect.key.get(), value.get()) < 0) return -1;
   }
   return 0;

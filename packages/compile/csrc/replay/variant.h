@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "replay/guards.h"
+#include "replay/numbers.h"
 #include "replay/object.h"
 
 namespace replay {
@@ -10,14 +11,14 @@ namespace replay {
 /// The structure of arguments or results: containers around tensors and fixed objects.
 class Tree {
  public:
-  enum Kind : long { kTensor, kObject, kList, kTuple, kDict, kArgument };
+  enum Kind : long { kTensor, kObject, kList, kTuple, kDict, kArgument, kNumber };
   /// Of nested tuples, as `_variant.py` makes them. Throws after setting an exception.
   explicit Tree(PyObject* spec);
 
   /// Whether `object` has this structure; collects its tensors.
   bool match(PyObject* object, std::vector<PyObject*>& tensors) const;
-  /// New reference to the object with these tensors; null with an exception.
-  PyObject* build(const std::vector<Ref>& made, const std::vector<PyObject*>& arguments) const;
+  /// New reference to the object with these tensors and numbers; null with an exception.
+  PyObject* build(const struct Made& made) const;
   int traverse(visitproc visit, void* arg) const;
 
  private:
@@ -25,6 +26,12 @@ class Tree {
   size_t number_ = 0;
   Ref object_;  // fixed, or the keys of a dict
   std::vector<Tree> parts_;
+};
+
+/// What a run has, to build objects of.
+struct Made {
+  const std::vector<PyObject*>& arguments;
+  std::vector<Ref> tensors, numbers;
 };
 
 struct Outcome {
@@ -57,11 +64,14 @@ class Variant {
   bool fits(const std::vector<PyObject*>& tensors);
   bool distinct(const std::vector<RbTensor*>& inputs) const;
   Outcome run(const std::vector<PyObject*>& arguments);
-  int finish(const std::vector<PyObject*>& arguments, const std::vector<Ref>& made);
+  bool give_numbers(const std::vector<Ref>& numbers, std::vector<RbValue>& given) const;
+  int finish(const Made& made);
 
   Py_ssize_t number_;
   Tree arguments_;
   Guards guards_;
+  Numbers numbers_;
+  std::vector<size_t> given_;  // the numbers that operators get
   std::vector<Signature> signatures_;
   std::vector<size_t> same_as_;  // the first argument that is the same object
   std::vector<Ref> states_;

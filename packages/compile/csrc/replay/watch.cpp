@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+#include <utility>
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
 #define RB_CAN_WATCH 1
@@ -67,6 +68,19 @@ PyObject* frame_local(PyObject* self, PyObject* number) {
   return shown(frame->localsplus[n]);
 }
 
+PyObject* frame_replace(PyObject* self, PyObject* const* given, Py_ssize_t n) {
+  auto* frame = checked(self);
+  const long number = frame && n == 2 ? PyLong_AsLong(given[0]) : -1;
+  if (PyErr_Occurred()) return nullptr;
+  if (n != 2 || number < 1 || frame->stacktop - number < frame->f_code->co_nlocalsplus) {
+    PyErr_SetString(PyExc_IndexError, "Frame.replace: the stack has no such item");
+    return nullptr;
+  }
+  PyObject*& place = frame->localsplus[frame->stacktop - number];
+  Py_XDECREF(std::exchange(place, Py_NewRef(given[1])));
+  Py_RETURN_NONE;
+}
+
 PyObject* frame_code(PyObject* self, void*) {
   auto* frame = checked(self);
   return frame ? shown(reinterpret_cast<PyObject*>(frame->f_code)) : nullptr;
@@ -98,6 +112,8 @@ PyObject* frame_line(PyObject* self, void*) {
 
 PyMethodDef frame_methods[] = {
     {"peek", frame_peek, METH_O, "The n-th object of the stack, from 1 at its top; or `NULL`."},
+    {"replace", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(frame_replace)),
+     METH_FASTCALL, "Put an object in the place of the n-th one of the stack."},
     {"local", frame_local, METH_O, "The n-th local variable, cell or free variable; or `NULL`."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef frame_getset[] = {{"code", frame_code, nullptr, nullptr, nullptr},

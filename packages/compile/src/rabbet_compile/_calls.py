@@ -16,11 +16,80 @@ from rabbet import _C, Tensor
 
 from ._guards import MISSING, Kind
 from ._known import ATOMS, BASES, IMMUTABLE, METADATA, is_python_class
+from ._numbers import PURE
 
 __all__ = ["as_text", "call"]
 
 Args = tuple[Any, ...]
 Handler = Callable[[Any, Any, Args, dict[str, Any]], None]
+
+
+# Functions and methods that keep objects, and do not look at them.
+_KEEPING = frozenset(
+    [
+        "append",
+        "extend",
+        "insert",
+        "pop",
+        "items",
+        "values",
+        "keys",
+        "copy",
+        "list",
+        "tuple",
+        "dict",
+        "zip",
+        "enumerate",
+        "reversed",
+        "iter",
+        "next",
+        "isinstance",
+        "type",
+        "partial",
+    ]
+)
+_BY_KEY = frozenset(["get", "setdefault", "__getitem__", "__setitem__", "__contains__", "pop"])
+
+
+def _with_numbers(watch: Any, frame: Any, function: Any, args: Args, named: dict[str, Any]) -> None:
+    """The same with numbers that change among the arguments."""
+    if type(function) is _C.Op:
+        positions = {i: arg for i, arg in enumerate(args) if arg in watch.numbers}
+        others = tuple(arg for i, arg in enumerate(args) if i not in positions)
+        if watch.numbers.are_in((others, named)):
+            watch.refuse("gives an operator a number that changes by name or in a list")
+        watch.uses = function.__name__, positions
+        return _operator(watch, others, named)
+    if isinstance(function, types.BuiltinFunctionType | type) and function in PURE and not named:
+        return watch.apply(function, args)
+    if isinstance(function, type) and is_python_class(function):
+        return _make(watch, frame, function, args, named)
+    if is_python_class(type(function)):
+        return _object(watch, frame, function, args, named)
+    if isinstance(function, types.BuiltinFunctionType | type) and function in (
+        len,
+        isinstance,
+        type,
+        callable,
+    ):
+        return _FUNCTIONS[id(function)][1](watch, frame, args, named)
+    name = getattr(function, "__name__", "")
+    bound = isinstance(function, types.BuiltinFunctionType) and isinstance(
+        function.__self__, list | dict
+    )
+    held = (function.__self__, *args) if bound else args
+    if isinstance(held[0], dict) and name in _BY_KEY:
+        if held[1] in watch.numbers:
+            return watch.number_key(held[0], held[1])
+        return _method(watch, frame, type(held[0]), name, held, named)
+    if name not in _KEEPING:
+        watch.refuse(f"gives {_name(function)} a number that changes")
+    for arg in held if name not in ("append", "insert", "pop") else ():
+        if isinstance(arg, list | dict):
+            watch.iterate(arg)
+    if name in ("append", "extend", "insert", "pop"):
+        watch.changed(held[0])
+    return None
 
 
 def call(watch: Any, frame: Any, function: Any, args: Args, named: dict[str, Any]) -> None:
@@ -30,6 +99,10 @@ def call(watch: Any, frame: Any, function: Any, args: Args, named: dict[str, Any
         return None  # its instructions are watched
     if kind is types.MethodType:
         return call(watch, frame, function.__func__, (function.__self__, *args), named)
+    if kind is _C.overridable:
+        return call(watch, frame, function.__wrapped__, args, named)
+    if watch.numbers.are_in((*args, *named.values())):
+        return _with_numbers(watch, frame, function, args, named)
     if kind is _C.Op:
         return _operator(watch, args, named)
     if isinstance(function, type):
@@ -46,8 +119,6 @@ def call(watch: Any, frame: Any, function: Any, args: Args, named: dict[str, Any
     if kind is types.MethodWrapperType:
         owner = function.__self__
         return _method(watch, frame, type(owner), function.__name__, (owner, *args), named)
-    if kind is _C.overridable:
-        return call(watch, frame, function.__wrapped__, args, named)
     return _object(watch, frame, function, args, named)
 
 
@@ -300,6 +371,9 @@ def _of_dict(watch: Any, name: str, args: Args, named: dict[str, Any]) -> bool:
         "__delitem__",
     ):
         key = args[1]
+        if watch.numbers.are_compared(item, key):
+            watch.number_key(item, key)
+            return True
         watch.operand(key)
         value = dict.get(item, key, MISSING)
         if name in ("get", "__getitem__", "__contains__", "pop", "setdefault"):
@@ -433,6 +507,8 @@ def _name(function: Any) -> str:
 def as_text(watch: Any, item: Any) -> None:
     """An object becomes text."""
     kind = type(item)
+    if item in watch.numbers:
+        watch.refuse("prints a number that changes")
     if kind in IMMUTABLE or isinstance(item, type):
         return
     if isinstance(item, (list, tuple, dict, set, frozenset, deque)):
@@ -557,7 +633,7 @@ def _tensor_of_data(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -
         if isinstance(arg, Tensor):
             watch.refuse("makes a tensor of a tensor by rabbet.tensor")
         watch.operand(arg)
-    watch.made_of_data(frame)
+    watch.after(watch.on_data, needed=False)
 
 
 def _reduce(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import rabbet
@@ -22,7 +23,9 @@ from rabbet.utils import _python_dispatch
 
 from . import _replay, _watch
 from ._guards import MISSING, Guard, Kind
+from ._instructions import HANDLERS
 from ._known import ATOMS, IMMUTABLE
+from ._numbers import is_number
 from ._settings import settings
 
 __all__ = ["Recording", "record"]
@@ -33,8 +36,8 @@ _watch.do_not_watch(
     _python_dispatch.__file__,
 )
 
-TENSOR, OBJECT, LIST, TUPLE, DICT, ARGUMENT = range(
-    6
+TENSOR, OBJECT, LIST, TUPLE, DICT, ARGUMENT, NUMBER = range(
+    7
 )  # kinds of trees, as in csrc/replay/variant.h
 
 
@@ -49,6 +52,7 @@ class _Noting(Recorder):
         super().__init__(name)
         self.reason: str | None = None
         self.seen: Any = None
+        self.numbers: dict[Node, list[tuple[int, int]]] = {}
         self._offered: dict[int, list[Tensor]] = {}
 
     def fail(self, reason: str) -> None:
@@ -149,8 +153,29 @@ class _Noting(Recorder):
                 raise CaptureError(f"the shape of the result of {name} depends on values")
             self.check_writes(node)
             self._follow_gradients(node, args)
+            self._take_numbers(node)
             return node
         return None
+
+    def _take_numbers(self, node: Node) -> None:
+        """Mark the arguments that are numbers which change from call to call."""
+        if self.seen.uses is None:
+            return
+        (name, places), self.seen.uses = self.seen.uses, None
+        if node.op != name:
+            raise CaptureError(
+                f"a number that changes is given to {name}, which calls other operators"
+            )
+        found = {}
+        for at, number in places.items():
+            if at < 0:  # one of the two operands
+                at = 1 if is_number(node.args[1]) else 0
+            if not is_number(node.args[at]) or node.args[at] != number:
+                raise CaptureError(
+                    "a number that changes is given to an operator that takes it in another way"
+                )
+            found[at] = self.seen.numbers.give(number)
+        self.numbers[node] = list(found.items())
 
     def _know_results(
         self,
@@ -227,6 +252,7 @@ class Recording(NamedTuple):
         reason: why it cannot be; None if it can.
         guards: what was read.
         operators: the number of operators that were called.
+        varying: places of numbers that the call has changed.
     """
 
     result: Any
@@ -234,12 +260,22 @@ class Recording(NamedTuple):
     reason: str | None
     guards: list[Guard]
     operators: int
+    varying: dict[Any, Any]
 
 
-def record(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
-    """Call `fn` once and record it. Effects, results and errors are those of an ordinary call."""
+def record(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    varying: Mapping[Any, Any] = MappingProxyType({}),
+) -> Recording:
+    """Call `fn` once and record it. Effects, results and errors are those of an ordinary call.
+
+    Args:
+        varying: places of numbers that differ from call to call; their dicts by place.
+    """
     recorder = _Noting(getattr(fn, "__name__", type(fn).__name__))
-    watch = _watch.Watch(recorder.offer)
+    watch = _watch.Watch(recorder.offer, HANDLERS, varying)
     watch.on_data, watch.is_made = recorder.made_of_data, recorder.is_made
     recorder.seen = watch
     arguments = _Arguments(args, kwargs)
@@ -250,7 +286,7 @@ def record(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             watch.know(item)
         watch.type_of(fn)
     except (NotReplayable, CaptureError, _watch.Refused) as error:
-        return Recording(fn(*args, **kwargs), None, str(error), [], 0)
+        return Recording(fn(*args, **kwargs), None, str(error), [], 0, {})
     seed = _C.default_generator("cpu").initial_seed()
     with recorder.recording():
         watch.start()
@@ -266,12 +302,24 @@ def record(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     guards = [*context, *watch.guards.values()]
     count = len(recorder.graph.nodes)
     if reason is not None:
-        return Recording(result, None, reason, guards, count)
+        return Recording(result, None, reason, guards, count, {})
     try:
         spec = _Finished(recorder, watch, arguments).spec(result, guards)
     except (NotReplayable, CaptureError, _watch.Refused) as error:
-        return Recording(result, None, str(error), guards, count)
-    return Recording(result, spec, None, guards, count)
+        return Recording(result, None, str(error), guards, count, {})
+    return Recording(result, spec, None, guards, count, _changed_numbers(watch))
+
+
+def _changed_numbers(watch: Any) -> dict[Any, Any]:
+    """The places of numbers that a call has read and changed, which the next call would find changed."""
+    return {
+        place: held
+        for place, (held, _, before, now) in watch.writes.items()
+        if place in watch.guards
+        and is_number(before)
+        and type(now) is type(before)
+        and before != now
+    }
 
 
 def _context() -> list[Guard]:
@@ -348,7 +396,7 @@ class _Finished:
         graph.outputs = list(self.values)
         _drop_copies(graph, self.recorder.copies)
         with_grad = self.with_grad()
-        program = _Replayed(graph, with_grad).program_of(graph.outputs)
+        program = _Replayed(graph, with_grad, self.recorder.numbers).program_of(graph.outputs)
         tensors = self.arguments.tensors
         inputs = [self.tensor_of(value) for value in graph.inputs]
         written = {value.buffer for node in graph.nodes for value in node.writes()}
@@ -373,6 +421,8 @@ class _Finished:
             writes_inputs,
             self.generator(),
             list(self.watch.tensors.values()),
+            self.watch.numbers.steps,
+            self.watch.numbers.given,
         )
 
     def tensor_of(self, value: Value) -> Tensor:
@@ -384,6 +434,8 @@ class _Finished:
     def tree(self, item: Any) -> tuple[Any, ...]:
         """The structure of a result."""
         kind = type(item)
+        if item in self.watch.numbers:
+            return NUMBER, self.watch.numbers.at(item)
         if isinstance(item, Tensor):
             return self.output(item)
         if kind in ATOMS or kind in IMMUTABLE:
@@ -545,12 +597,18 @@ class _Finished:
 class _Replayed(_Lowering):
     """Lowers a recorded call: its autocast and its backward passes are part of the graph."""
 
-    def __init__(self, graph: Any, with_grad: bool) -> None:
+    def __init__(
+        self, graph: Any, with_grad: bool, numbers: Mapping[Node, list[tuple[int, int]]]
+    ) -> None:
         super().__init__(graph, {}, True)
+        self.of_nodes = numbers
         self.always = _layer("autocast") | (0 if with_grad else self.autograd)
 
     def excluded(self, node: Node) -> int:
         return super().excluded(node) | self.always
+
+    def numbers(self, node: Node) -> list[tuple[int, int]]:
+        return self.of_nodes.get(node, [])
 
     def program_of(self, outputs: Sequence[Value]) -> Any:
         """The program."""

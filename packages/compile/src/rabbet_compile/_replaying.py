@@ -12,7 +12,9 @@ from rabbet import Tensor, compiler
 from rabbet._settings import warn_once
 
 from . import _C, _replay
-from ._guards import MISSING, describe
+from ._guards import MISSING, Kind, describe
+from ._numbers import is_number
+from ._watch import place_of
 
 __all__ = ["Replayed", "replayed", "state_of"]
 
@@ -46,6 +48,7 @@ class Replayed:
             self.reason = "it needs the wheel 'rabbet-graph': pip install rabbet-graph"
         self._guards: list[list[Any]] = []
         self._found: Any = None
+        self._varying: dict[Any, Any] = {}  # places of numbers that differ from call to call
         self._seen: set[Any] = set()
         self._refusals = self._made = 0
 
@@ -94,15 +97,28 @@ class Replayed:
         self._refusals += 1
         if self._refusals >= MOST_REFUSALS:
             self.reason = self.refusal
-        found = record(self.fn, args, kwargs)
+        self._note_varying()
+        found = record(self.fn, args, kwargs, self._varying)
         self.refusal = found.reason
         if found.spec is None:
             if self._refusals >= MOST_REFUSALS:
                 self.reason = found.reason
             return found.result
         self._refusals, self.reason = 0, None
-        self._found = found
+        if found.varying:
+            self._varying.update(found.varying)  # the next call is recorded with them
+        else:
+            self._found = found
         return found.result
+
+    def _note_varying(self) -> None:
+        """Find numbers that differ from those of the newest variant."""
+        for kind, *parts in self._guards[-1] if self._guards else ():
+            if kind == Kind.ENTRY and is_number(parts[2]):
+                held, key, before = parts
+                now = dict.get(held, key)
+                if type(now) is type(before) and now != before:
+                    self._varying[place_of(held, key)] = held
 
     def _add(self) -> None:
         """Keep what was recorded, outside of the region, where guards will look at the thread."""

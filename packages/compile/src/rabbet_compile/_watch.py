@@ -12,15 +12,14 @@ import dis
 import functools
 import gc
 import os
-import sys
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from rabbet import Tensor
 
-from . import _calls, _replay
+from . import _replay
 from ._guards import MISSING, Guard, Kind
 from ._known import (
     ATOMS,
@@ -31,64 +30,17 @@ from ._known import (
     is_plain_data,
     is_python_class,
 )
+from ._numbers import Numbers, Step, is_number
 from ._replay import same
 
-__all__ = ["Refused", "Watch", "do_not_watch", "same"]
+__all__ = ["Refused", "Watch", "do_not_watch", "place_of", "same"]
+
+
+Handler = Callable[["Watch", Any, int], None]
 
 
 class Refused(Exception):
     """Raised where a read or a write cannot be guarded."""
-
-
-# Instructions that move references, jump, or make new objects of what is on the stack.
-_SILENT = [
-    "CACHE",
-    "POP_TOP",
-    "PUSH_NULL",
-    "NOP",
-    "PUSH_EXC_INFO",
-    "CHECK_EXC_MATCH",
-    "WITH_EXCEPT_START",
-    "LOAD_ASSERTION_ERROR",
-    "RETURN_GENERATOR",
-    "LIST_TO_TUPLE",
-    "RETURN_VALUE",
-    "YIELD_VALUE",
-    "POP_EXCEPT",
-    "SWAP",
-    "LOAD_CONST",
-    "BUILD_TUPLE",
-    "BUILD_LIST",
-    "BUILD_MAP",
-    "JUMP_FORWARD",
-    "IS_OP",
-    "RERAISE",
-    "COPY",
-    "SEND",
-    "LOAD_FAST",
-    "STORE_FAST",
-    "DELETE_FAST",
-    "POP_JUMP_FORWARD_IF_NOT_NONE",
-    "POP_JUMP_FORWARD_IF_NONE",
-    "RAISE_VARARGS",
-    "MAKE_FUNCTION",
-    "BUILD_SLICE",
-    "JUMP_BACKWARD_NO_INTERRUPT",
-    "MAKE_CELL",
-    "LOAD_CLOSURE",
-    "JUMP_BACKWARD",
-    "EXTENDED_ARG",
-    "LIST_APPEND",
-    "COPY_FREE_VARS",
-    "RESUME",
-    "BUILD_CONST_KEY_MAP",
-    "BUILD_STRING",
-    "PRECALL",
-    "POP_JUMP_BACKWARD_IF_NOT_NONE",
-    "POP_JUMP_BACKWARD_IF_NONE",
-]
-_LIST_LIKE = (list, tuple, str, bytes, range, frozenset)
-_WRITERS = {13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25}  # BINARY_OP: those in place
 
 
 class Watch:
@@ -100,16 +52,27 @@ class Watch:
         writes: for each place of an object that was there before: (dict, key, value before, value now).
         tensors: the tensors that were there before, by id.
         backward: whether a backward pass has run.
+        numbers: the numbers that are followed: those at the places in `varying`, and what is computed of them.
+        uses: the operator that is called with such numbers, and their positions.
         on_data: called with each tensor that is made of Python's data.
         is_made: whether an operator of the call has made a tensor.
     """
 
-    def __init__(self, on_tensor: Callable[[Tensor], None]) -> None:
+    def __init__(
+        self,
+        on_tensor: Callable[[Tensor], None],
+        handlers: Mapping[int, Handler],
+        varying: Mapping[Any, Any],
+    ) -> None:
         self.guards: dict[Any, Guard] = {}
         self.writes: dict[Any, tuple[dict[Any, Any], Any, Any, Any]] = {}
         self.refused: str | None = None
         self.tensors: dict[int, Tensor] = {}
         self.backward = False
+        self.numbers = Numbers()
+        self.varying = varying
+        self.uses: tuple[str, dict[int, Any]] | None = None
+        self._frame: Any = None
         self.on_data: Callable[[Tensor], None] = lambda tensor: None
         self.is_made: Callable[[Tensor], bool] = lambda tensor: False
         self._known: dict[int, Any] = {}
@@ -117,9 +80,10 @@ class Watch:
         self._on_tensor = on_tensor
         self._before: list[Any] = []
         self._ids: set[int] = set()
-        self._after: tuple[tuple[int, int], Callable[[Any], None]] | None = None
+        self._after: tuple[tuple[int, int], Callable[[Any], None], bool] | None = None
         self._names: dict[int, tuple[str, ...]] = {}
-        self._watch = _replay.Watch(self._enter, self._op, bytes(_HANDLERS))
+        self._handlers = handlers
+        self._watch = _replay.Watch(self._enter, self._op, bytes(handlers))
         self._where: Any = None
 
     # ---- running
@@ -175,29 +139,101 @@ class Watch:
     def _op(self, frame: Any, op: int, arg: int) -> None:
         if self.refused is not None:
             return
-        if self._after is not None:
-            where, see = self._after
-            self._after = None
-            self._watch.show_all(False)
-            if where == (frame.id, frame.at):
-                see(frame.peek(1))
-        handler = _HANDLERS.get(op)
-        if handler is None:
-            return
+        self._frame = frame
         try:
-            handler(self, frame, arg)
+            if self.uses is not None:
+                raise Refused(
+                    f"gives {self.uses[0]} a number that changes, in a place where it cannot be replaced"
+                )
+            if self._after is not None:
+                self._see_result(frame)
+            handler = self._handlers.get(op)
+            if handler is not None:
+                handler(self, frame, arg)
         except Refused as refused:
             code = frame.code
             self._where = f"{os.path.basename(code.co_filename)}:{frame.line} in {code.co_name}"
             self.refuse_at(str(refused))
+        finally:
+            self._frame = None
 
-    def made_of_data(self, frame: Any) -> None:
-        """The instruction makes a tensor of Python's data, which the next one finds on the stack."""
+    def _see_result(self, frame: Any) -> None:
+        assert self._after is not None
+        where, see, needed = self._after
+        self._after = None
+        self._watch.show_all(False)
+        if where == (frame.id, frame.at):
+            see(frame.peek(1))
+        elif needed:
+            raise Refused("computes with a number that changes, and raises an error")
+
+    def after(self, see: Callable[[Any], None], needed: bool = True) -> None:
+        """Call `see` with the result of the instruction, which the next one finds on the stack."""
+        frame = self._frame
         code, at = frame.code.co_code, frame.at + 1
         while code[2 * at] == _CACHE:
             at += 1
-        self._after = (frame.id, at), self.on_data
+        self._after = (frame.id, at), see, needed
         self._watch.show_all(True)
+
+    # ---- numbers that change
+
+    def follow(self, value: Any, *step: Any) -> None:
+        """Replace a result, on the top of the stack, by a number that is followed."""
+        if not is_number(value):
+            raise Refused(f"computes a {type(value).__name__} of a number that changes")
+        self._frame.replace(1, self.numbers.follow(value, *step, type(value)))
+
+    def load(self, held: dict[Any, Any], key: Any, value: Any) -> None:
+        """A number that changes from call to call is read."""
+
+        def see(result: Any) -> None:
+            if result is not value:
+                raise Refused("reads a number that changes in a way that cannot be followed")
+            self.follow(value, Step.ENTRY, held, key)
+
+        if self._after is not None:
+            raise Refused("reads several numbers that change at once")
+        self.after(see)
+
+    def compute(self, op: int, left: Any, right: Any) -> None:
+        """A binary operator with a number that changes."""
+        op %= 13
+        if isinstance(left, Tensor) or isinstance(right, Tensor):
+            names = {0: "add", 5: "mul", 10: "sub", 11: "div"}
+            at = 1 if isinstance(left, Tensor) else 0
+            if op not in names or (at == 0 and op not in (0, 5)):
+                raise Refused("combines a tensor with a number that changes")
+            self.uses = names[op], {-1 if op in (0, 5) else 1: (left, right)[at]}
+            return
+        if not (is_number(left) and is_number(right)):
+            raise Refused(f"combines a number that changes with a {type(right).__name__}")
+        a, b = self.numbers.at(left), self.numbers.at(right)
+        self.after(lambda result: self.follow(result, Step.BINARY, op, a, b))
+
+    def compare(self, op: int, left: Any, right: Any) -> None:
+        """A comparison with a number that changes."""
+        if not (is_number(left) and is_number(right)):
+            raise Refused(f"compares a number that changes with a {type(right).__name__}")
+        a, b = self.numbers.at(left), self.numbers.at(right)
+        self.after(lambda result: self.numbers.expect(Step.COMPARE, op, a, b, result))
+
+    def apply(self, function: Any, args: tuple[Any, ...]) -> None:
+        """A function of numbers is called."""
+        if not all(map(is_number, args)):
+            raise Refused("computes with a number that changes and another object")
+        at = tuple(map(self.numbers.at, args))
+        self.after(lambda result: self.follow(result, Step.CALL, function, at))
+
+    def number_key(self, container: Any, key: Any) -> None:
+        """A number that changes is looked for in a dict."""
+        if not isinstance(container, dict) or self.is_old(container):
+            raise Refused(f"uses a number that changes as an index of a {type(container).__name__}")
+        for other in container:
+            if not is_number(other):
+                raise Refused("uses a number that changes as a key beside others")
+            step = Step.COMPARE, _EQUAL, self.numbers.at(other), self.numbers.at(key), other == key
+            self.numbers.expect(*step)
 
     # ---- what was there before
 
@@ -276,11 +312,13 @@ class Watch:
 
     def entry(self, held: Any, key: Any, value: Any) -> None:
         """The entry of a dict that was there before is read; MISSING: it has none."""
-        place = _place(held, key)
+        place = place_of(held, key)
         if not self.is_old(held):
             return
         self.old_key(key)
-        if place not in self.writes:
+        if place in self.varying and is_number(value) and place not in self.writes:
+            self.load(held, key, value)
+        elif place not in self.writes:
             self.know(value)
             self.guard(place, Kind.ENTRY, held, key, value)
 
@@ -311,6 +349,8 @@ class Watch:
             pairs = tuple(part for pair in dict.items(container) for part in pair)
             if old:
                 self._unwritten(container)
+                if any(place[1] == id(container) for place in self.varying):
+                    raise Refused("reads all of a dict with a number that changes")
                 self.guard(("items", id(container)), Kind.PAIRS, container, pairs)
                 if isinstance(container, OrderedDict):  # it has an order of its own
                     self.guard(("order", id(container)), Kind.SEQUENCE, container, tuple(container))
@@ -361,6 +401,8 @@ class Watch:
     def truth(self, item: Any) -> None:
         """The truth of an object is asked for."""
         kind = type(item)
+        if item in self.numbers:
+            return self.numbers.expect(Step.TRUTH, self.numbers.at(item), bool(item))
         if kind in ATOMS or isinstance(item, Tensor):
             return
         if isinstance(item, (*_CONTAINERS, tuple)) and "__bool__" not in kind.__dict__:
@@ -377,6 +419,8 @@ class Watch:
     def operand(self, item: Any) -> None:
         """An operator looks at an object: all of it, where it is a container."""
         kind = type(item)
+        if item in self.numbers:
+            raise Refused("uses a number that changes in a way that cannot be followed")
         if kind in IMMUTABLE or isinstance(item, Tensor):
             return
         if isinstance(item, (tuple, frozenset)):
@@ -407,6 +451,8 @@ class Watch:
     def subscript(self, container: Any, key: Any) -> None:
         """`container[key]`."""
         kind = type(container)
+        if self.numbers.are_compared(container, key):
+            return self.number_key(container, key)
         if isinstance(container, Tensor):
             return self.index(key)
         if kind in ATOMS:
@@ -436,6 +482,8 @@ class Watch:
     def contains(self, container: Any, item: Any) -> None:
         """`item in container`."""
         kind = type(container)
+        if self.numbers.are_compared(container, item):
+            return self.number_key(container, item)
         if isinstance(container, dict) and kind.__contains__ in _DICT_CONTAINS:
             self.operand(item)
             self.entry(container, item, dict.get(container, item, MISSING))
@@ -459,6 +507,8 @@ class Watch:
     def attribute(self, item: Any, name: str, frame: Any = None) -> None:
         """`item.name`."""
         kind = type(item)
+        if item in self.numbers:
+            raise Refused(f"reads the attribute '{name}' of a number that changes")
         if isinstance(item, Tensor):
             return self.tensor_attribute(item, name, frame)
         if isinstance(item, type):
@@ -581,7 +631,7 @@ class Watch:
         """`held[key] = value` for a dict; MISSING: the entry is removed."""
         if not self.is_old(held):
             return
-        place = _place(held, key)
+        place = place_of(held, key)
         before = dict.get(held, key, MISSING)
         self.old_key(key)
         if place in self.writes:
@@ -655,6 +705,8 @@ class Watch:
     def store_item(self, container: Any, key: Any, value: Any) -> None:
         """`container[key] = value`; MISSING: `del container[key]`."""
         kind = type(container)
+        if self.numbers.are_compared(container, key):
+            return self.number_key(container, key)
         if isinstance(container, Tensor):
             self.index(key)
             return self.index(value)
@@ -691,6 +743,7 @@ class Watch:
 
 _HEAP, _IMMUTABLE = 1 << 9, 1 << 8
 _CACHE = dis.opmap["CACHE"]
+_EQUAL = dis.cmp_op.index("==")
 _CONTAINERS: tuple[type, ...] = (list, dict, set, frozenset, deque)
 _VIEWS = {type({}.keys()), type({}.values()), type({}.items())}
 _VIEWS |= {type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items())}
@@ -749,7 +802,8 @@ def do_not_watch(*paths: str) -> None:
     _OWN = (*_OWN, *paths)
 
 
-def _place(held: Any, key: Any) -> Any:
+def place_of(held: Any, key: Any) -> Any:
+    """The place of an entry of a dict, among the keys of `Watch.guards`."""
     return ("entry", id(held), key if is_plain_data(key) else ("object", id(key)))
 
 
@@ -783,209 +837,3 @@ def _tests_none(frame: Any) -> bool:
         at += 2
     name = dis.opname[code[at]]
     return name.startswith("POP_JUMP") and name.endswith("NONE")
-
-
-# ---- instructions
-
-
-def _global(watch: Watch, frame: Any, name: str) -> None:
-    held = frame.globals
-    value = held.get(name, MISSING)
-    watch._known[id(held)] = held
-    watch.entry(held, name, value)
-    if value is MISSING:
-        built = frame.builtins
-        watch._known[id(built)] = built
-        watch.entry(built, name, built.get(name, MISSING))
-
-
-def _load_global(watch: Watch, frame: Any, arg: int) -> None:
-    _global(watch, frame, frame.code.co_names[arg >> 1])
-
-
-def _load_deref(watch: Watch, frame: Any, arg: int) -> None:
-    cell = frame.local(arg)
-    try:
-        value = cell.cell_contents
-    except ValueError:
-        value = MISSING
-    if watch.is_old(cell):
-        watch.know(value)
-        watch.guard(("cell", id(cell)), Kind.CELL, cell, value)
-
-
-def _store_deref(watch: Watch, frame: Any, arg: int) -> None:
-    if watch.is_old(frame.local(arg)):
-        name = frame.code.co_cellvars + frame.code.co_freevars
-        raise Refused(f"changes a variable of an enclosing function ({', '.join(name)})")
-
-
-def _load_attr(watch: Watch, frame: Any, arg: int) -> None:
-    watch.attribute(frame.peek(1), frame.code.co_names[arg], frame)
-
-
-def _store_attr(watch: Watch, frame: Any, arg: int) -> None:
-    watch.set_attribute(frame.peek(1), frame.code.co_names[arg], frame.peek(2))
-
-
-def _delete_attr(watch: Watch, frame: Any, arg: int) -> None:
-    watch.set_attribute(frame.peek(1), frame.code.co_names[arg], MISSING)
-
-
-def _binary(watch: Watch, frame: Any, arg: int) -> None:
-    left, right = frame.peek(2), frame.peek(1)
-    if arg in _WRITERS and isinstance(left, _CONTAINERS) and not isinstance(left, frozenset):
-        watch.changed(left)
-    watch.operand(left)
-    watch.operand(right)
-
-
-def _compare(watch: Watch, frame: Any, arg: int) -> None:
-    watch.operand(frame.peek(2))
-    watch.operand(frame.peek(1))
-
-
-def _unary(watch: Watch, frame: Any, arg: int) -> None:
-    watch.operand(frame.peek(1))
-
-
-def _test(watch: Watch, frame: Any, arg: int) -> None:
-    watch.truth(frame.peek(1))
-
-
-def _call(watch: Watch, frame: Any, arg: int) -> None:
-    first, second = frame.peek(arg + 2), frame.peek(arg + 1)
-    args = tuple(frame.peek(i) for i in range(arg, 0, -1))
-    names = watch.keywords(frame)
-    if first is not _replay.NULL:
-        first, args = first, (second, *args)
-    else:
-        first = second
-    split = len(args) - len(names)
-    _calls.call(watch, frame, first, args[:split], dict(zip(names, args[split:], strict=True)))
-
-
-def _call_ex(watch: Watch, frame: Any, arg: int) -> None:
-    named = frame.peek(1) if arg & 1 else {}
-    given = frame.peek(2 if arg & 1 else 1)
-    function = frame.peek(3 if arg & 1 else 2)
-    if not isinstance(given, tuple):
-        watch.iterate(given)
-        if not isinstance(given, (list, tuple)):
-            raise Refused(f"passes a {type(given).__name__} as arguments")
-    if not isinstance(named, dict):
-        raise Refused(f"passes a {type(named).__name__} as keyword arguments")
-    watch.items(named)
-    _calls.call(watch, frame, function, tuple(given), dict(named))
-
-
-def _import(watch: Watch, frame: Any, arg: int) -> None:
-    name, wanted, level = frame.code.co_names[arg], frame.peek(1), frame.peek(2)
-    package = frame.globals.get("__package__") or ""
-    if level:
-        base = package.rsplit(".", level - 1)[0] if level > 1 else package
-        name = f"{base}.{name}" if name else base
-    parts = name.split(".")
-    modules = sys.modules
-    watch._known[id(modules)] = modules
-    for i in range(len(parts)):
-        part = ".".join(parts[: i + 1])
-        if part not in modules:
-            raise Refused(f"imports {name} for the first time")
-        watch.entry(modules, part, modules[part])
-    for item in wanted or ():
-        if not hasattr(modules[name], item):
-            raise Refused(f"imports {name}.{item} for the first time")
-
-
-def _with(watch: Watch, frame: Any, arg: int) -> None:
-    manager = frame.peek(1)
-    watch.type_of(manager)
-    for name in ("__enter__", "__exit__"):
-        found = _found(type(manager), name)
-        if not isinstance(found, types.FunctionType):
-            raise Refused(f"enters a {type(manager).__name__}")
-        watch.know(found)
-
-
-def _merge(watch: Watch, frame: Any, arg: int) -> None:
-    given = frame.peek(1)
-    if not isinstance(given, dict):
-        raise Refused(f"unpacks a {type(given).__name__}")
-    watch.items(given)
-
-
-def _for_iter(watch: Watch, frame: Any, arg: int) -> None:
-    iterator = frame.peek(1)
-    if type(iterator) not in _ITERATORS:
-        if type(iterator).__flags__ & _HEAP and isinstance(
-            _found(type(iterator), "__next__"), types.FunctionType
-        ):
-            return watch.type_of(iterator)
-        if not isinstance(iterator, Tensor) and type(iterator).__name__ != "chain":
-            raise Refused(f"goes through a {type(iterator).__name__}")
-    if watch.is_old(iterator):
-        raise Refused(f"goes on with a {type(iterator).__name__} that was there before")
-    return None
-
-
-def _format(watch: Watch, frame: Any, arg: int) -> None:
-    item = frame.peek(2 if arg & 4 else 1)
-    _calls.as_text(watch, item)
-
-
-def _refused(watch: Watch, frame: Any, arg: int) -> None:
-    op = frame.code.co_code[2 * frame.at]
-    raise Refused(f"uses the instruction {dis.opname[op]}")
-
-
-_BY_NAME: dict[str, Callable[[Watch, Any, int], None]] = {
-    "LOAD_GLOBAL": _load_global,
-    "LOAD_NAME": lambda w, f, arg: _global(w, f, f.code.co_names[arg]),
-    "LOAD_DEREF": _load_deref,
-    "STORE_DEREF": _store_deref,
-    "DELETE_DEREF": _store_deref,
-    "LOAD_ATTR": _load_attr,
-    "LOAD_METHOD": _load_attr,
-    "IMPORT_FROM": _load_attr,
-    "STORE_ATTR": _store_attr,
-    "DELETE_ATTR": _delete_attr,
-    "BINARY_SUBSCR": lambda w, f, arg: w.subscript(f.peek(2), f.peek(1)),
-    "STORE_SUBSCR": lambda w, f, arg: w.store_item(f.peek(2), f.peek(1), f.peek(3)),
-    "DELETE_SUBSCR": lambda w, f, arg: w.store_item(f.peek(2), f.peek(1), MISSING),
-    "BINARY_OP": _binary,
-    "COMPARE_OP": _compare,
-    "CONTAINS_OP": lambda w, f, arg: w.contains(f.peek(1), f.peek(2)),
-    "UNARY_NEGATIVE": _unary,
-    "UNARY_POSITIVE": _unary,
-    "UNARY_INVERT": _unary,
-    "UNARY_NOT": _test,
-    "JUMP_IF_FALSE_OR_POP": _test,
-    "JUMP_IF_TRUE_OR_POP": _test,
-    "POP_JUMP_FORWARD_IF_FALSE": _test,
-    "POP_JUMP_FORWARD_IF_TRUE": _test,
-    "POP_JUMP_BACKWARD_IF_FALSE": _test,
-    "POP_JUMP_BACKWARD_IF_TRUE": _test,
-    "GET_ITER": lambda w, f, arg: w.iterate(f.peek(1)),
-    "GET_YIELD_FROM_ITER": lambda w, f, arg: w.iterate(f.peek(1)),
-    "FOR_ITER": _for_iter,
-    "UNPACK_SEQUENCE": lambda w, f, arg: w.iterate(f.peek(1)),
-    "UNPACK_EX": lambda w, f, arg: w.iterate(f.peek(1)),
-    "LIST_EXTEND": lambda w, f, arg: w.iterate(f.peek(1)),
-    "SET_UPDATE": lambda w, f, arg: w.iterate(f.peek(1)),
-    "DICT_MERGE": _merge,
-    "DICT_UPDATE": _merge,
-    "CALL": _call,
-    "CALL_FUNCTION_EX": _call_ex,
-    "KW_NAMES": lambda w, f, arg: w.set_keywords(f, f.code.co_consts[arg]),
-    "IMPORT_NAME": _import,
-    "BEFORE_WITH": _with,
-    "FORMAT_VALUE": _format,
-    # Elements are hashed.
-    "BUILD_SET": lambda w, f, arg: [w.operand(f.peek(i + 1)) for i in range(arg)] and None,
-    "SET_ADD": _unary,
-    "MAP_ADD": lambda w, f, arg: w.operand(f.peek(2)),
-}
-_HANDLERS: dict[int, Callable[[Watch, Any, int], None]] = {
-    op: _BY_NAME.get(name, _refused) for name, op in dis.opmap.items() if name not in _SILENT
-}

@@ -73,7 +73,12 @@ class _Lowering:
             returns_list,
             last,
             self.excluded(node),
+            self.numbers(node),
         )
+
+    def numbers(self, node: Node) -> list[tuple[int, int]]:
+        """The arguments that each run gives anew, with their numbers among those of the run."""
+        return []
 
     def excluded(self, node: Node) -> int:
         """The layers that are off during a call."""
