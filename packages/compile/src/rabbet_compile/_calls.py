@@ -187,11 +187,11 @@ def _make(watch: Any, frame: Any, kind: type, args: Args, named: dict[str, Any])
             _number_like(watch, arg)
         return None
     if issubclass(kind, BaseException):
-        watch.type(kind)
+        watch.look_up(kind)
         return None
     if isinstance(kind, abc.ABCMeta) or type(kind) is type:
-        watch.type(kind)
-        watch.type(type(kind))
+        watch.look_up(kind)
+        watch.look_up(type(kind))
         if is_python_class(kind):
             if issubclass(kind, Tensor):
                 watch.refuse(f"makes a {kind.__name__}")
@@ -205,8 +205,8 @@ def _make(watch: Any, frame: Any, kind: type, args: Args, named: dict[str, Any])
                     watch.iterate(arg)
             return None
     elif is_python_class(kind) and is_python_class(type(kind)):
-        watch.type(kind)
-        watch.type(type(kind))
+        watch.look_up(kind)
+        watch.look_up(type(kind))
         return None
     watch.refuse(f"makes a {kind.__module__}.{kind.__name__}")
     return None
@@ -214,7 +214,7 @@ def _make(watch: Any, frame: Any, kind: type, args: Args, named: dict[str, Any])
 
 # ---- methods of basic types
 
-_READS_ALL = {
+_READS_ALL_OF: dict[type, str] = {
     dict: "copy items keys values __iter__ __len__ __eq__ __or__ __reversed__",
     OrderedDict: "copy items keys values __iter__ __len__ __eq__ __reversed__",
     list: "copy index count __iter__ __len__ __eq__ __add__ __contains__ __getitem__ __reversed__",
@@ -222,15 +222,15 @@ _READS_ALL = {
     "isdisjoint symmetric_difference",
     deque: "copy index count __iter__ __len__ __contains__",
 }
-_CHANGES = {
+_CHANGES_OF: dict[type, str] = {
     dict: "clear popitem __ior__ __init__",
     OrderedDict: "clear popitem move_to_end __init__",
     list: "append extend insert pop remove clear sort reverse __iadd__ __setitem__ __delitem__ __init__ __imul__",
     set: "add discard remove pop clear update difference_update intersection_update __init__",
     deque: "append appendleft pop popleft extend extendleft clear rotate insert remove",
 }
-_READS_ALL = {k: frozenset(v.split()) for k, v in _READS_ALL.items()}  # type: ignore[attr-defined]
-_CHANGES = {k: frozenset(v.split()) for k, v in _CHANGES.items()}  # type: ignore[attr-defined]
+_READS_ALL = {kind: frozenset(names.split()) for kind, names in _READS_ALL_OF.items()}
+_CHANGES = {kind: frozenset(names.split()) for kind, names in _CHANGES_OF.items()}
 _PURE_OWNERS = (str, bytes, int, float, complex, bool, tuple, range, slice, frozenset, type(None))
 _GENERATOR = frozenset({"send", "close", "throw", "__next__", "__iter__"})
 _ITERATES = frozenset(
@@ -292,7 +292,7 @@ def _new(watch: Any, owner: type, args: Args) -> None:
     kind = args[0] if args else owner
     if owner not in BASES or owner is Tensor or not isinstance(kind, type):
         watch.refuse(f"makes a {owner.__name__}")
-    watch.type(kind)
+    watch.look_up(kind)
     for arg in args[1:]:
         watch.iterate(arg) if isinstance(arg, (list, dict, set)) else None
 
@@ -518,7 +518,8 @@ def as_text(watch: Any, item: Any) -> None:
             as_text(watch, part)
     elif is_python_class(kind) and not isinstance(item, Tensor):
         watch.type_of(item)
-        if kind.__repr__ is object.__repr__ and kind.__str__ is object.__str__:
+        usual = object.__dict__
+        if all(getattr(kind, name) is usual[name] for name in ("__repr__", "__str__")):
             watch.refuse("prints the address of an object")
     else:
         watch.refuse(f"prints a {kind.__name__}")
@@ -572,7 +573,7 @@ def _is_instance(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -> N
 
 
 def _is_subclass(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -> None:
-    watch.type(args[0])
+    watch.look_up(args[0])
     _kinds(watch, args[1])
 
 
@@ -583,7 +584,7 @@ def _kinds(watch: Any, kinds: Any) -> None:
     elif isinstance(kinds, type):
         if isinstance(kinds, abc.ABCMeta):
             watch.guard("abc", Kind.CALL, abc.get_cache_token, (), abc.get_cache_token())
-        watch.type(type(kinds))
+        watch.look_up(type(kinds))
     elif not isinstance(kinds, types.UnionType):
         watch.refuse(f"asks whether an object is of a {type(kinds).__name__}")
 
@@ -614,7 +615,7 @@ def _vars(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -> None:
     if len(args) != 1:
         watch.refuse("calls vars()")
     if isinstance(args[0], type):
-        return watch.type(args[0])
+        return watch.look_up(args[0])
     watch.generic_attribute(args[0], "__dict__")
 
 

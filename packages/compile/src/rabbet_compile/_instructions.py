@@ -211,6 +211,11 @@ def _merge(watch: Watch, frame: Any, arg: int) -> None:
     watch.items(given)
 
 
+def _build_set(watch: Watch, frame: Any, arg: int) -> None:
+    for i in range(arg):
+        watch.operand(frame.peek(i + 1))
+
+
 def _build_map(watch: Watch, frame: Any, arg: int) -> None:
     if watch.numbers and any(frame.peek(2 * i + 2) in watch.numbers for i in range(arg)):
         raise Refused("uses a number that changes as a key")
@@ -293,7 +298,7 @@ _BY_NAME: dict[str, Callable[[Watch, Any, int], None]] = {
     "BEFORE_WITH": _with,
     "FORMAT_VALUE": _format,
     # Elements are hashed.
-    "BUILD_SET": lambda w, f, arg: [w.operand(f.peek(i + 1)) for i in range(arg)] and None,
+    "BUILD_SET": _build_set,
     "SET_ADD": _unary,
     "MAP_ADD": lambda w, f, arg: w.operand(f.peek(2)),
 }

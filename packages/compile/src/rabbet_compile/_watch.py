@@ -290,7 +290,7 @@ class Watch:
         """The class of an object is looked at, and an attribute of it."""
         kind = type(item)
         if kind.__flags__ & _HEAP:
-            self.type(kind)
+            self.look_up(kind)
             if self.is_old(item) and not isinstance(item, type):
                 self.guard(("class", id(item)), Kind.CLASS_OF, item, kind)
 
@@ -303,7 +303,7 @@ class Watch:
                 self.guard(("dict", id(item)), Kind.DICT_OF, item, held)
         return held
 
-    def type(self, kind: type) -> None:
+    def look_up(self, kind: type) -> None:
         """An attribute of a class is looked up."""
         if kind.__flags__ & _HEAP and not kind.__flags__ & _IMMUTABLE:
             with contextlib.suppress(AttributeError):
@@ -434,7 +434,9 @@ class Watch:
             self.operand(_owner(item))
         elif is_python_class(kind):
             self.type_of(item)
-        elif kind.__eq__ is not object.__eq__ and not isinstance(item, (type, types.FunctionType)):
+        elif _found(kind, "__eq__") is not object.__dict__["__eq__"] and not isinstance(
+            item, (type, types.FunctionType)
+        ):
             raise Refused(f"compares or combines a {kind.__name__}")
 
     def index(self, item: Any) -> None:
@@ -472,7 +474,7 @@ class Watch:
         elif isinstance(container, (tuple, str, bytes, range)) or kind is types.MappingProxyType:
             return
         elif isinstance(container, type):
-            self.type(container)
+            self.look_up(container)
             self.type_of(container)
         elif is_python_class(kind):
             self.type_of(container)
@@ -516,7 +518,7 @@ class Watch:
         if kind in IMMUTABLE:
             return
         if kind is super:
-            return self.type(item.__self_class__)
+            return self.look_up(item.__self_class__)
         self.type_of(item)
         getter = _found(kind, "__getattribute__")
         if isinstance(getter, types.FunctionType):
@@ -569,8 +571,8 @@ class Watch:
     def class_attribute(self, item: type, name: str) -> None:
         """An attribute of a class."""
         meta = type(item)
-        self.type(item)
-        self.type(meta)
+        self.look_up(item)
+        self.look_up(meta)
         found = _found(meta, name)
         if isinstance(found, property) and not isinstance(found.fget, types.FunctionType):
             raise Refused(f"reads the attribute '{name}' of the class {item.__name__}")
@@ -744,17 +746,20 @@ class Watch:
 _HEAP, _IMMUTABLE = 1 << 9, 1 << 8
 _CACHE = dis.opmap["CACHE"]
 _EQUAL = dis.cmp_op.index("==")
-_CONTAINERS: tuple[type, ...] = (list, dict, set, frozenset, deque)
-_VIEWS = {type({}.keys()), type({}.values()), type({}.items())}
+_CONTAINERS: tuple[type[Any], ...] = (list, dict, set, frozenset, deque)
+_VIEWS: set[type] = {type({}.keys()), type({}.values()), type({}.items())}
 _VIEWS |= {type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items())}
-_ITERATORS = {
-    type(iter(x)) for x in ([], (), {}, set(), "", b"", range(0), deque(), {}.values(), {}.items(), OrderedDict())
+_EMPTY: tuple[Any, ...] = (
+    [], (), {}, set(), "", b"", range(0), deque(), {}.values(), {}.items(), OrderedDict(),
+)  # fmt: skip
+_ITERATORS: set[type] = {
+    type(iter(x)) for x in _EMPTY
 } | {
     enumerate, zip, map, filter, reversed, types.GeneratorType, type(reversed([])), type(reversed({})),
     type(iter(OrderedDict().items())), type(iter(OrderedDict().values())),
 }  # fmt: skip
 # Types in C whose attributes are found as those of all objects are.
-_GENERIC: tuple[type, ...] = (
+_GENERIC: tuple[type[Any], ...] = (
     types.FunctionType, types.MethodType, types.GeneratorType, types.CodeType, deque, OrderedDict, defaultdict,
     property, types.MappingProxyType, functools.partial, *_VIEWS, *_ITERATORS,
 )  # fmt: skip
