@@ -21,7 +21,7 @@ def defers() -> bool:
 @pytest.fixture(autouse=True)
 def regions_only(request, monkeypatch):
     """Tests of regions want each call to run there; those of replay have files of their own."""
-    if not request.module.__name__.startswith("test_replay"):
+    if not request.path.name.startswith("test_replay"):
         monkeypatch.setenv("RABBET_COMPILE", "regions")
 
 

@@ -118,6 +118,7 @@ def test_attributes_of_objects_are_guarded():
         Box.limit = 2.0
 
 
+@pytest.mark.filterwarnings("ignore:compile. .* runs as Python code from now on")
 def test_containers_are_guarded():
     numbers, table, ordered, some, queue = (
         [1, 2],
