@@ -275,10 +275,8 @@ def test_gradients_flow_through_a_replayed_call():
 
 
 OPTIMIZERS = {
-    "SGD": {"momentum": 0.9},
-    "Adam": {"capturable": True},
-    "RMSprop": {"capturable": True},
-}
+    "SGD": {"momentum": 0.9}, "Adam": {}, "AdamW": {}, "RMSprop": {}, "Adagrad": {}, "RAdam": {}, "Adamax": {},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
