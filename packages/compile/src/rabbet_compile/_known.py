@@ -46,21 +46,6 @@ METADATA: frozenset[str] = frozenset(
         "layout",
         "itemsize",
         "nbytes",
-        "is_meta",
-        "is_cpu",
-        "is_cuda",
-        "is_sparse",
-        "is_sparse_csr",
-        "is_quantized",
-        "is_nested",
-        "is_mkldnn",
-        "is_vulkan",
-        "is_xla",
-        "is_xpu",
-        "is_mps",
-        "is_mtia",
-        "is_ipu",
-        "is_maia",
         "requires_grad",
         "is_leaf",
         "size",
@@ -86,7 +71,11 @@ METADATA: frozenset[str] = frozenset(
         "__class__",
         "__hash__",
     ]
-)
+) | {  # kinds of devices and layouts
+    name
+    for name, item in vars(Tensor).items()
+    if name.startswith("is_") and type(item) is _C.overridable_attribute
+}
 
 BASES: frozenset[type] = frozenset(
     {object, dict, list, tuple, str, int, float, set, frozenset, types.ModuleType, type, Tensor}
