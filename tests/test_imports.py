@@ -96,6 +96,7 @@ IN_FUNCTIONS = {
     ("rabbet_testing.probes", "rabbet_testing.judges.packs"): CASES,
     ("rabbet_testing_pytest", "rabbet_testing.conformance.plugin"): CASES,
     ("rabbet_compile._api", "rabbet_compile._module"): OPTIONAL,
+    ("rabbet_compile._replaying", "rabbet_compile._record"): OPTIONAL,
     ("rabbet.graph", "rabbet.graph._module"): OPTIONAL,
     ("rabbet.export.exported_program", "rabbet.export._module"): OPTIONAL,
 }
@@ -239,6 +240,7 @@ NEED_MORE = {
     "rabbet.utils.data.sources": {"pyarrow"},
     "rabbet._as_torch.functorch": {"rabbet-nn", "rabbet-vmap"},
     "rabbet_compile._module": {"rabbet-nn"},
+    "rabbet_compile._record": {"rabbet-graph"},
     "rabbet.graph._module": {"rabbet-nn"},
     "rabbet.export._module": {"rabbet-nn"},
     "rabbet.autograd._function_levels": {"rabbet-vmap"},

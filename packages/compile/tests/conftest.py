@@ -19,6 +19,13 @@ def defers() -> bool:
 
 
 @pytest.fixture(autouse=True)
+def regions_only(request, monkeypatch):
+    """Tests of regions want each call to run there; those of replay have files of their own."""
+    if not request.path.name.startswith("test_replay"):
+        monkeypatch.setenv("RABBET_COMPILE", "regions")
+
+
+@pytest.fixture(autouse=True)
 def lower_threshold():
     before = rabbet_compile.settings()
     rabbet_compile.configure(least_bytes=1 << 16)

@@ -70,7 +70,7 @@ def test_functions_stay_as_they_are_where_that_is_asked_for(monkeypatch):
     assert rabbet.compile(chain) is chain and rabbet_compile.compile(chain) is chain
     monkeypatch.setenv("RABBET_COMPILE", "perhaps")
     with pytest.raises(
-        ValueError, match="RABBET_COMPILE: expected one of on, off, check, got 'perhaps'"
+        ValueError, match="RABBET_COMPILE: expected one of on, regions, off, check, got 'perhaps'"
     ):
         rabbet_compile.compile(chain)
 

@@ -27,7 +27,7 @@ int32_t program_new(uint32_t ninputs, uint32_t nslots, RbProgram** out) {
 }
 int32_t program_add(RbProgram* program, const RbStep* step) {
   return rb::guarded([&] {
-    if (!program || !step || step->struct_size < sizeof(RbStep))
+    if (!program || !step || step->struct_size < RB_SIZE(RbStep, exclude))
       rb::fail(RB_E_ARG, "program_add: the program or the step is null or too short");
     program->add(*step);
   });
@@ -38,21 +38,26 @@ int32_t program_finish(RbProgram* program, const uint32_t* slots, uint32_t n) {
     program->finish(slots, n);
   });
 }
-int32_t program_run(const RbProgram* program, RbTensor* const* inputs, uint32_t ninputs,
-                    RbTensor** outputs, uint32_t noutputs, int32_t* failed) {
+int32_t program_run_with(const RbProgram* program, RbTensor* const* inputs, uint32_t ninputs,
+                         const RbValue* numbers, uint32_t nnumbers, RbTensor** outputs,
+                         uint32_t noutputs, int32_t* failed) {
   int32_t at = -1;
   const int32_t code = rb::guarded([&] {
-    if (!program || (ninputs && !inputs) || (noutputs && !outputs))
+    if (!program || (ninputs && !inputs) || (nnumbers && !numbers) || (noutputs && !outputs))
       rb::fail(RB_E_ARG, "program_run: the program, the inputs or the outputs are null");
-    program->run(inputs, ninputs, outputs, noutputs, at);
+    program->run(inputs, ninputs, numbers, nnumbers, outputs, noutputs, at);
   });
   if (failed) *failed = at;
   return code;
 }
+int32_t program_run(const RbProgram* program, RbTensor* const* inputs, uint32_t ninputs,
+                    RbTensor** outputs, uint32_t noutputs, int32_t* failed) {
+  return program_run_with(program, inputs, ninputs, nullptr, 0, outputs, noutputs, failed);
+}
 void program_free(RbProgram* program) { delete program; }
 
-const RbGraph table = {sizeof(RbGraph), 0,           program_new, program_add,
-                       program_finish,  program_run, program_free};
+const RbGraph table = {sizeof(RbGraph), 0,           program_new,  program_add,
+                       program_finish,  program_run, program_free, program_run_with};
 
 // ---- the Python class
 
@@ -72,7 +77,10 @@ class Program {
   void add(const std::string& op, const py::tuple& args,
            const std::vector<std::tuple<int32_t, int32_t, uint32_t>>& places,
            const std::vector<uint32_t>& outs, const std::vector<uint32_t>& results,
-           bool returns_list, const std::vector<uint32_t>& last, uint64_t exclude) {
+           bool returns_list, const std::vector<uint32_t>& last, uint64_t exclude,
+           const std::vector<std::pair<int32_t, uint32_t>>& numbers) {
+    std::vector<RbNumberPlace> given;
+    for (const auto& [arg, number] : numbers) given.push_back({arg, number});
     std::vector<RbPlace> tensors;
     for (const auto& [arg, item, slot] : places) tensors.push_back({arg, item, slot});
     RbStep step{};
@@ -87,6 +95,8 @@ class Program {
     step.nlast = static_cast<int32_t>(last.size());
     step.last = last.data();
     step.exclude = exclude;
+    step.nnumbers = static_cast<int32_t>(given.size());
+    step.numbers = given.data();
     using Context = std::pair<RbProgram*, RbStep*>;
     Context context{program_, &step};
     const auto use = [](void* ctx, const RbOp* op, const RbValue* values, int32_t n) {
@@ -127,6 +137,9 @@ class Program {
   }
 
   int32_t failed() const { return failed_; }
+
+  // Of the program, for callers of the table. It lives as long as this object.
+  py::capsule handle() const { return py::capsule(program_, "rabbet.graph.program"); }
 
  private:
   static py::list wrapped(const std::vector<RbTensor*>& outputs) {
@@ -186,9 +199,13 @@ PYBIND11_MODULE(_C, m) {
   py::class_<Program>(m, "Program", "Calls of operators that run without Python between them.")
       .def(py::init<uint32_t, uint32_t>(), py::arg("ninputs"), py::arg("nslots"))
       .def("add", &Program::add, py::arg("op"), py::arg("args"), py::arg("places"), py::arg("outs"),
-           py::arg("results"), py::arg("returns_list"), py::arg("last"), py::arg("exclude"))
+           py::arg("results"), py::arg("returns_list"), py::arg("last"), py::arg("exclude"),
+           py::arg("numbers") = std::vector<std::pair<int32_t, uint32_t>>())
       .def("finish", &Program::finish, py::arg("slots"))
       .def("run", &Program::run, py::arg("inputs"))
+      .def_property_readonly(
+          "handle", &Program::handle,
+          "For callers of the table \"rabbet.graph\"; valid as long as the object lives.")
       .def_property_readonly("failed", &Program::failed,
                              "The step at which this thread's last run failed, or -1.");
 }

@@ -113,8 +113,10 @@ class Layers {
 // The arguments of one call: those of the step, with the run's tensors in them.
 class Arguments {
  public:
-  Arguments(const Step& step, const Slots& slots) {
+  Arguments(const Step& step, const Slots& slots, const RbValue* numbers) {
     std::copy(step.args.begin(), step.args.end(), values_);
+    for (const RbNumberPlace& place : step.numbers)
+      put_number(step, values_[place.arg], numbers[place.number]);
     for (const RbPlace& place : step.places) {
       RbValue& value = values_[place.arg];
       if (!slots[place.slot])
@@ -130,6 +132,17 @@ class Arguments {
   const RbValue* values() const { return values_; }
 
  private:
+  static void put_number(const Step& step, RbValue& value, const RbValue& number) {
+    if (number.tag == value.tag) {
+      value.v = number.v;
+    } else if (number.tag == RB_INT && value.tag == RB_FLOAT) {
+      value.v.f = static_cast<double>(number.v.i);
+    } else {
+      rb::fail(RB_E_TYPE, "%s: expected an integer of the run, got another value",
+               name_of(step.op));
+    }
+  }
+
   // The list of an argument, copied for this run.
   RbTensor** list_of(const Step& step, int32_t arg) {
     RbValue& value = values_[arg];
@@ -158,8 +171,8 @@ void take_list(const Step& step, RbValue& ret, Slots& slots) {
   rb::host->value_release(&ret);
 }
 
-void run_step(const Step& step, Slots& slots) {
-  const Arguments args(step, slots);
+void run_step(const Step& step, Slots& slots, const RbValue* numbers) {
+  const Arguments args(step, slots, numbers);
   RbValue rets[RB_MAX_RETS];
   const auto nargs = static_cast<int32_t>(step.args.size());
   if (!step.outs.empty()) {
@@ -237,9 +250,21 @@ void RbProgram::check_arguments(const RbStep& step) const {
   }
 }
 
+void RbProgram::check_numbers(const RbStep& step) const {
+  for (int32_t i = 0; i < step.nnumbers; ++i) {
+    const int32_t arg = step.numbers[i].arg;
+    const uint32_t tag = arg >= 0 && arg < step.nargs ? step.args[arg].tag : uint32_t{RB_NONE};
+    if (tag != RB_INT && tag != RB_FLOAT)
+      rb::fail(RB_E_ARG, "program_add: %s: argument %d is no number",
+               rb::host->op_info(step.op)->name, arg);
+  }
+}
+
 void RbProgram::add(const RbStep& given) {
   if (finished_) rb::fail(RB_E_STATE, "program_add: the program is finished");
   check_arguments(given);
+  const bool has_numbers = given.struct_size >= sizeof(RbStep) && given.nnumbers > 0;
+  if (has_numbers) check_numbers(given);
   Step step;
   step.op = given.op;
   step.returns_list = given.flags & RB_STEP_LIST;
@@ -248,6 +273,7 @@ void RbProgram::add(const RbStep& given) {
   step.outs = rabbet::graph::as_vector(given.outs, given.nouts);
   step.results = rabbet::graph::as_vector(given.results, given.nresults);
   step.last = rabbet::graph::as_vector(given.last, given.nlast);
+  if (has_numbers) step.numbers.assign(given.numbers, given.numbers + given.nnumbers);
   for (const uint32_t slot : step.outs) check_read(slot);
   for (int32_t i = 0; i < given.nargs; ++i) step.args.push_back(lists_.copy(given.args[i]));
   std::vector<State> states = states_;
@@ -263,6 +289,7 @@ void RbProgram::add(const RbStep& given) {
                static_cast<int>(steps_.size()), slot);
     states[slot] = kGone;
   }
+  for (const RbNumberPlace& place : step.numbers) nnumbers_ = std::max(nnumbers_, place.number + 1);
   steps_.push_back(std::move(step));
   states_ = std::move(states);
 }
@@ -274,13 +301,16 @@ void RbProgram::finish(const uint32_t* slots, uint32_t n) {
   finished_ = true;
 }
 
-void RbProgram::run(RbTensor* const* inputs, uint32_t ninputs, RbTensor** outputs,
-                    uint32_t noutputs, int32_t& failed) const {
+void RbProgram::run(RbTensor* const* inputs, uint32_t ninputs, const RbValue* numbers,
+                    uint32_t nnumbers, RbTensor** outputs, uint32_t noutputs,
+                    int32_t& failed) const {
   failed = -1;
   if (!finished_) rb::fail(RB_E_STATE, "program_run: the program is not finished");
   if (ninputs != ninputs_ || noutputs != outputs_.size())
     rb::fail(RB_E_ARG, "program_run: expected %u inputs and %d outputs, got %u and %u", ninputs_,
              static_cast<int>(outputs_.size()), ninputs, noutputs);
+  if (nnumbers < nnumbers_)
+    rb::fail(RB_E_ARG, "program_run: expected %u numbers, got %u", nnumbers_, nnumbers);
   for (uint32_t i = 0; i < ninputs; ++i)
     if (!inputs[i]) rb::fail(RB_E_ARG, "program_run: input %u is null", i);
   rabbet::graph::Slots slots(inputs, ninputs, states_.size());
@@ -288,7 +318,7 @@ void RbProgram::run(RbTensor* const* inputs, uint32_t ninputs, RbTensor** output
   for (size_t i = 0; i < steps_.size(); ++i) {
     failed = static_cast<int32_t>(i);
     layers.exclude(steps_[i].exclude);
-    rabbet::graph::run_step(steps_[i], slots);
+    rabbet::graph::run_step(steps_[i], slots, numbers);
     for (const uint32_t slot : steps_[i].last)
       if (slots[slot]) slots.drop(slot);
   }

@@ -25,6 +25,7 @@ struct Step {
   uint64_t exclude;
   std::vector<RbValue> args;
   std::vector<RbPlace> places;
+  std::vector<RbNumberPlace> numbers;
   std::vector<uint32_t> outs, results, last;
 };
 
@@ -35,8 +36,8 @@ struct RbProgram {
   RbProgram(uint32_t ninputs, uint32_t nslots);
   void add(const RbStep& step);
   void finish(const uint32_t* slots, uint32_t n);
-  void run(RbTensor* const* inputs, uint32_t ninputs, RbTensor** outputs, uint32_t noutputs,
-           int32_t& failed) const;
+  void run(RbTensor* const* inputs, uint32_t ninputs, const RbValue* numbers, uint32_t nnumbers,
+           RbTensor** outputs, uint32_t noutputs, int32_t& failed) const;
 
  private:
   enum State : uint8_t { kEmpty, kInput, kMade, kGone };
@@ -44,7 +45,10 @@ struct RbProgram {
   void check_read(uint32_t slot, const std::vector<State>& states) const;
   void check_arguments(const RbStep& step) const;
 
+  void check_numbers(const RbStep& step) const;
+
   uint32_t ninputs_;
+  uint32_t nnumbers_ = 0;
   std::vector<State> states_;  // of the slots, after the last step
   std::vector<rabbet::graph::Step> steps_;
   std::vector<uint32_t> outputs_;

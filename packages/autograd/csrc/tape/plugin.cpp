@@ -167,6 +167,13 @@ int64_t add_grad_hook(RbTensor* t, RbGradHook fn, void* ctx, void (*del)(void*),
   return id;
 }
 
+int32_t has_hooks(const RbTensor* t) {
+  const Meta* m = gradient_holder(meta_of(t));
+  if (!m) return 0;
+  const std::lock_guard<std::mutex> lock(hooks_mutex);
+  return (m->hooks && !m->hooks->empty()) || (m->acc && m->acc->hooks && !m->acc->hooks->empty());
+}
+
 int64_t add_node_hook(RbNode* n, RbNodeHook fn, void* ctx, void (*del)(void*), int32_t before) {
   std::lock_guard<std::mutex> lock(hooks_mutex);
   if (!n->hooks) n->hooks = new std::vector<NodeHook>;
@@ -372,7 +379,8 @@ int32_t init(const RbHost* h, RbTxn* txn) {
                      running_flags,
                      custom_context,
                      node_result,
-                     at_end};
+                     at_end,
+                     has_hooks};
   static const RbExplain explain = {RB_SIZE(RbExplain, explain), 0, explain_call};
   if (int32_t rc = host->publish("autograd.explain", 1, &explain)) return rc;
   return host->publish(RB_AUTOGRAD_EXT, RB_AUTOGRAD_VERSION, &table);

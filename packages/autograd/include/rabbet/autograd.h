@@ -192,6 +192,8 @@ typedef struct RbAutograd {
    * in their order: its code is that of the run. `del` runs once, whether `fn` was called or, where
    * the run failed, was not; it may be null. RB_E_STATE outside of a run. */
   int32_t (*at_end)(int32_t (*fn)(void* ctx), void* ctx, void (*del)(void* ctx));
+  /* 1 if backward passes may run hooks of the tensor, or of the accumulator of a leaf; else 0. */
+  int32_t (*has_hooks)(const RbTensor*);
 } RbAutograd;
 
 #ifdef __cplusplus

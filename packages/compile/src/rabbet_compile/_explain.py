@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _C
-from ._region import in_region
+from ._replaying import replayed, state_of
 
 __all__ = ["Explanation", "Flush", "explain"]
 
@@ -41,6 +41,8 @@ class Explanation:
     result: Any
     flushes: list[Flush]
     totals: dict[str, int]
+    replay: str = ""
+    """Whether the call was replayed without its Python code, or why not."""
 
     def __str__(self) -> str:
         t = self.totals
@@ -57,6 +59,8 @@ class Explanation:
             lines.append(
                 f"   because of {flush.reason}" + (f" at {flush.source}" if flush.source else "")
             )
+        if self.replay:
+            lines.append(self.replay)
         return "\n".join(lines)
 
 
@@ -68,10 +72,13 @@ def _shorten(ops: list[str]) -> str:
 
 
 def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
-    """A function that calls `fn` in a region and tells what was deferred, when it ran and why.
+    """A function that calls `fn` as `compile` does and tells what was deferred, when it ran and why.
+
+    It also tells whether the call was replayed, and if not, why: the second call with arguments of the same structure is
+    recorded, and later ones are replayed.
 
     Args:
-        fn: a function or module. It runs once for each call of the result.
+        fn: a function or module, compiled or not. It runs once for each call of the result.
 
     Returns:
         A function with the arguments of `fn` that returns an `Explanation`; `str()` of it is a table.
@@ -85,14 +92,16 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
     """
     if not callable(fn):
         raise TypeError(f"explain: expected a module or a function, got {type(fn).__name__}")
-    run = in_region(fn)
+    run = fn if state_of(fn) is not None else replayed(fn)
+    state = state_of(run)
+    assert state is not None
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         if _C.is_on():
             raise RuntimeError("explain: it cannot be called inside a region")
         before = _C.totals()
         seen = len(_C.lines())
-        was = _C.get("report")
+        was, runs = _C.get("report"), state.variants.runs
         _C.set("report", 1)
         try:
             result = run(*args, **kwargs)
@@ -100,6 +109,7 @@ def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
             _C.set("report", was)
         after = _C.totals()
         flushes = [Flush(**line) for line in _C.lines()[seen:]]
-        return Explanation(result, flushes, {k: after[k] - before[k] for k in after})
+        changes = {k: after[k] - before[k] for k in after}
+        return Explanation(result, flushes, changes, state.report(runs))
 
     return explained

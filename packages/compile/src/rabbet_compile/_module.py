@@ -1,6 +1,6 @@
 """`OptimizedModule`: what `compile` gives for a module."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rabbet import nn
@@ -9,11 +9,11 @@ from ._region import in_region
 
 __all__ = ["OptimizedModule"]
 
-_OWN = ("_orig_mod", "_compiled")
+_OWN = ("_orig_mod", "_compiled", "_wrap")
 
 
 class OptimizedModule(nn.Module):
-    """A module whose calls run in a region; parameters, buffers and all else are those of `_orig_mod`.
+    """A module whose calls are replayed or run in a region; parameters, buffers and all else are those of `_orig_mod`.
 
     As PyTorch's class of the name: attributes are read from and set on the module that was compiled, and the names of
     parameters in `state_dict()` begin with "_orig_mod.".
@@ -23,13 +23,18 @@ class OptimizedModule(nn.Module):
 
     _orig_mod: Any
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = in_region,
+    ) -> None:
         super().__init__()
         self._orig_mod = module
-        object.__setattr__(self, "_compiled", in_region(module))
+        object.__setattr__(self, "_wrap", wrap)
+        object.__setattr__(self, "_compiled", wrap(module))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module in a region."""
+        """Call the module, or replay a call."""
         return self._compiled(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -68,4 +73,4 @@ class OptimizedModule(nn.Module):
         return sorted(set(super().__dir__()) | set(dir(self._orig_mod)))
 
     def __reduce__(self) -> Any:
-        return OptimizedModule, (self._orig_mod,)
+        return OptimizedModule, (self._orig_mod, self._wrap)

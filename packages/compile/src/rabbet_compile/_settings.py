@@ -9,11 +9,11 @@ from . import _C
 __all__ = ["configure", "is_in_region", "reset", "settings", "totals"]
 
 _NAMES = ("least_bytes", "tile", "check", "report")
-_MODES = ("on", "off", "check")
+_MODES = ("on", "regions", "off", "check")
 
 
 def mode() -> str:
-    """The value of `RABBET_COMPILE`: "on", "off" or "check".
+    """The value of `RABBET_COMPILE`: "on", "regions", "off" or "check".
 
     Raises:
         ValueError: if it says something else.

@@ -223,6 +223,7 @@ py::dict describe_op(const std::string& name) {
   d["maybe_view"] = (op->info.flags & RB_OP_MAYBE_VIEW) != 0;
   d["data_shape"] = (op->info.flags & RB_OP_DATA_SHAPE) != 0;
   d["random"] = draws(*op);
+  d["checks_data"] = (op_info(*op)->flags & RB_OP_CHECKS_DATA) != 0;
   d["detached"] = op->detached;
   d["doc"] = op->doc;
   d["ref"] = op->ref;

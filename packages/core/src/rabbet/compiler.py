@@ -53,10 +53,11 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """Return `model`, a module or function, so that its calls run in a region of rabbet-compile.
+    """Return `model`, a module or function, so that its calls are replayed or run in a region of rabbet-compile.
 
-    In a region elementwise operators run later, and fused. Results are those of eager calls, bit for bit, and any
-    Python may run there: nothing is traced, so `fullgraph`, `dynamic`, `mode` and `options` change nothing.
+    In a region elementwise operators run later, and fused. Calls that repeat are replayed without Python code, as long
+    as everything that the function read is the same. Results are those of eager calls, bit for bit, and any Python may
+    run: `fullgraph`, `dynamic` and `mode` change nothing, and of `options` only `{"replay": False}` does.
     `backend` is by default what `compiler.set_default_backend` has set. Without the wheel rabbet-compile, `model` is returned as it is, which a warning says once; with `disable=True`,
     `backend="eager"` or `RABBET_COMPILE=off` in the environment, it is returned as it is, too. Without `model` it is
     a decorator.

@@ -20,6 +20,11 @@ typedef struct RbPlace { /* where a step's arguments have a tensor */
   uint32_t slot;
 } RbPlace;
 
+typedef struct RbNumberPlace { /* where a step's arguments have a number of the run */
+  int32_t arg;
+  uint32_t number;
+} RbNumberPlace;
+
 enum { RB_STEP_LIST = 1 }; /* RbStep.flags: the operator has one result, a list of tensors */
 
 typedef struct RbStep {
@@ -42,6 +47,10 @@ typedef struct RbStep {
   int32_t reserved;
   uint64_t
       exclude; /* layers that are off during the call, beside those of the thread: bits by id */
+  /* Numbers that each run gives anew: integers or floats in the place of those in `args`. */
+  const RbNumberPlace* numbers;
+  int32_t nnumbers;
+  int32_t reserved2;
 } RbStep;
 
 typedef struct RbGraph {
@@ -56,6 +65,11 @@ typedef struct RbGraph {
   int32_t (*program_run)(const RbProgram*, RbTensor* const* inputs, uint32_t ninputs,
                          RbTensor** outputs, uint32_t noutputs, int32_t* failed);
   void (*program_free)(RbProgram*); /* null is ignored */
+  /* program_run for programs whose steps have numbers of the run. A float in the place of an
+   * integer is refused. */
+  int32_t (*program_run_with)(const RbProgram*, RbTensor* const* inputs, uint32_t ninputs,
+                              const RbValue* numbers, uint32_t nnumbers, RbTensor** outputs,
+                              uint32_t noutputs, int32_t* failed);
 } RbGraph;
 
 #ifdef __cplusplus

@@ -72,8 +72,17 @@ class _Lowering:
             [] if node.outs else [self.slots[value] for value in node.values()],
             returns_list,
             last,
-            0 if node.grad else self.autograd,
+            self.excluded(node),
+            self.numbers(node),
         )
+
+    def numbers(self, node: Node) -> list[tuple[int, int]]:
+        """The arguments that each run gives anew, with their numbers among those of the run."""
+        return []
+
+    def excluded(self, node: Node) -> int:
+        """The layers that are off during a call."""
+        return 0 if node.grad else self.autograd
 
     def argument(self, arg: Any, i: int, places: list[tuple[int, int, int]]) -> Any:
         if isinstance(arg, (list, tuple)):
