@@ -187,15 +187,12 @@ void normal_kernel(const rb::Args& a) {
       const float m = static_cast<float>(mean), s = static_cast<float>(std);
       generate<T>(out, [&](T* to, int64_t first, int64_t n) {
         uint32_t words[kWordRun];
+        float values[kWordRun];
         for (int64_t i = 0; i < n; i += kWordRun) {
           const int64_t run = std::min(kWordRun, n - i);
           draw(slice, (first + i) / 4, (run + 3) / 4, words);
-          for (int64_t k = 0; k < run; k += 2) {
-            float pair[2];
-            rb_normal_f32(words[k], words[k + 1], pair, pair + 1);
-            to[i + k] = T(m + s * pair[0]);
-            if (k + 1 < run) to[i + k + 1] = T(m + s * pair[1]);
-          }
+          word_table().normal(words, (run + 1) / 2, values);
+          for (int64_t k = 0; k < run; ++k) to[i + k] = T(m + s * values[k]);
         }
       });
     }

@@ -1,6 +1,7 @@
 // Philox-4x32-10 of as many counters at once as vectors have 64-bit lanes; a 32-bit word stands in
 // the lower half of a lane, whose upper half does not count.
 #include "common/level.h"
+#include "common/scalar.h"
 #include "common/vector.h"
 #include "rabbet/philox.h"
 #include "random/words.h"
@@ -56,8 +57,37 @@ void philox(uint64_t seed, uint64_t first, int64_t n, uint32_t* words) {
   }
 }
 
+// As rb_uniform_f32: 24 bits, which an int32 holds.
+RB_ALWAYS float uniform(uint32_t word) {
+  return static_cast<float>(static_cast<int32_t>(word >> 8)) * 5.9604644775390625e-8f;
+}
+
+void normal(const uint32_t* words, int64_t pairs, float* r) {
+  using V = Pack<float, 1>;
+  constexpr int64_t kRun = 64;
+  alignas(64) float radius[kRun], angle[kRun], even[kRun], odd[kRun];
+  for (int64_t begin = 0; begin < pairs; begin += kRun) {
+    const int64_t n = pairs - begin < kRun ? pairs - begin : kRun;
+    for (int64_t i = 0; i < kRun; ++i) {  // what is beyond the end counts for nothing
+      const int64_t k = 2 * (begin + (i < n ? i : 0));
+      radius[i] = 1.0f - uniform(words[k]);
+      angle[i] = 6.2831853071795865f * uniform(words[k + 1]);
+    }
+    for (int64_t i = 0; i < kRun; i += kLanesOf<V>) {
+      const V length = vm_sqrt(V(-2.0f) * vm_log(pack_load<V>(radius + i)));
+      const V turn = pack_load<V>(angle + i);
+      pack_store(even + i, length * vm_sincos(turn, 1));
+      pack_store(odd + i, length * vm_sincos(turn, 0));
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      r[2 * (begin + i)] = even[i];
+      r[2 * (begin + i) + 1] = odd[i];
+    }
+  }
+}
+
 }  // namespace
 
 namespace rbcpu {
-extern const WordTable RB_LEVEL_NAME(word_table) = {philox};
+extern const WordTable RB_LEVEL_NAME(word_table) = {philox, normal};
 }
