@@ -48,6 +48,36 @@ def test_element_i_is_word_i_mod_4_of_counter_i_div_4(host: Host) -> None:
     np.testing.assert_array_equal(draw(host, "uniform", [0.0, 1.0], "float32", 7), np.float32(want))
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 6, 31, 129, 513, 1030])
+def test_runs_of_words_and_what_is_made_of_them(host: Host, n: int) -> None:
+    seed = 0xFEDCBA9876543210
+    words = np.array([w for counter in range(n) for w in philox(seed, counter)], np.uint64)
+    host.lib.seed(seed)
+    np.testing.assert_array_equal(draw(host, "random", [0, 1 << 32], "int64", n), words[:n])
+    host.lib.seed(seed)
+    wide = words[0::2] | words[1::2] << np.uint64(32)
+    got = draw(host, "random", [-(2**62), 2**62], "int64", n)
+    np.testing.assert_array_equal(got, (wide[:n] >> np.uint64(1)).astype(np.int64) - 2**62)
+    host.lib.seed(seed)
+    order = list(range(n))
+    for k in range(n - 1):
+        place = n - 1 - k
+        other = int(wide[k]) * (place + 1) >> 64
+        order[place], order[other] = order[other], order[place]
+    np.testing.assert_array_equal(
+        host.filled("randperm", [n, None, None, None], (n,), "int64"), order
+    )
+    u = (words >> np.uint64(8)).astype(np.float64) * 2.0**-24
+    radius, angle = np.sqrt(-2 * np.log1p(-u[0::2])), 2 * np.pi * u[1::2]
+    normal = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).ravel()[:n]
+    host.lib.seed(seed)
+    got = draw(host, "normal", [0.0, 1.0], "float32", n)
+    np.testing.assert_allclose(got, normal, 1e-6, 2e-6)
+    host.lib.seed(seed)
+    got = draw(host, "normal", [2.0, 3.0], "float16", n)
+    np.testing.assert_allclose(got, 2 + 3 * normal, 2e-3, 2e-3)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op,args,law", DRAWS, ids=[d[0] for d in DRAWS])
 def test_distribution_and_threads(

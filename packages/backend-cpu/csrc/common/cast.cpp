@@ -26,8 +26,16 @@ int same(const LoopArgs* a) {
     std::fill_n(reinterpret_cast<T*>(a->out), n, c);
     return 0;
   }
+  if (so == sizeof(T) && si == -static_cast<int64_t>(sizeof(T))) {
+    const T* x = reinterpret_cast<const T*>(a->in[0]) - (n - 1);
+    T* r = reinterpret_cast<T*>(a->out);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) r[i] = x[n - 1 - i];
+    return 0;
+  }
   const char* x = a->in[0];
   char* r = a->out;
+#pragma GCC unroll 4
   for (int64_t i = 0; i < n; ++i, x += si, r += so)
     *reinterpret_cast<T*>(r) = *reinterpret_cast<const T*>(x);
   return 0;
@@ -63,6 +71,60 @@ Loop same_loop(int item) {
     default:
       return same<Wide>;
   }
+}
+
+// Bytes [0, n) by words of type W, the last of which may overlap the one before; n >= sizeof(W).
+template <class W>
+inline void copy_words(char* to, const char* from, int64_t n) {
+  constexpr int64_t word = sizeof(W);
+  W w;
+  for (int64_t i = 0; i + word < n; i += word) {
+    std::memcpy(&w, from + i, word);
+    std::memcpy(to + i, &w, word);
+  }
+  std::memcpy(&w, from + n - word, word);
+  std::memcpy(to + n - word, &w, word);
+}
+template <class W>
+void copy_short_rows(char* to, int64_t to_row, const char* from, int64_t from_row, int64_t rows,
+                     int64_t bytes) {
+  for (int64_t r = 0; r < rows; ++r) copy_words<W>(to + r * to_row, from + r * from_row, bytes);
+}
+
+// Whether the runs of `s` (simplified) are a few words each, too short for a call, and if so copy
+// them.
+bool run_short_rows(const LoopSpace& s, int item) {
+  constexpr int64_t kMostBytes = 256;
+  const int inner = s.ndim - 1, row = s.ndim - 2;
+  const int64_t bytes = s.shape[inner] * item;
+  if (s.ndim < 2 || s.out_strides[inner] != item || s.in_strides[0][inner] != item ||
+      bytes > kMostBytes)
+    return false;
+  const auto copy = bytes >= 16  ? copy_short_rows<Wide>
+                    : bytes >= 8 ? copy_short_rows<uint64_t>
+                    : bytes >= 4 ? copy_short_rows<uint32_t>
+                    : bytes >= 2 ? copy_short_rows<uint16_t>
+                                 : copy_short_rows<uint8_t>;
+  const int64_t rows = s.shape[row];
+  int64_t planes = 1;
+  for (int d = 0; d < row; ++d) planes *= s.shape[d];
+  rb::parallel_for(planes * rows, std::max<int64_t>(1, kGrain / s.shape[inner]),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t at = begin; at < end;) {
+                       const int64_t first = at % rows, n = std::min(rows - first, end - at);
+                       char* to = s.out + first * s.out_strides[row];
+                       const char* from = s.in[0] + first * s.in_strides[0][row];
+                       int64_t rest = at / rows;
+                       for (int d = row - 1; d >= 0; --d) {
+                         to += rest % s.shape[d] * s.out_strides[d];
+                         from += rest % s.shape[d] * s.in_strides[0][d];
+                         rest /= s.shape[d];
+                       }
+                       copy(to, s.out_strides[row], from, s.in_strides[0][row], n, bytes);
+                       at += n;
+                     }
+                   });
+  return true;
 }
 
 // Whether `s` (simplified) is a stack of such transposes, and if so do it.
@@ -141,7 +203,9 @@ void copy_view(const View& to, const View& from) {
   if (total == 0) return;
   const Loop loop = cast_loop(to.dtype, from.dtype);
   simplify(s);
-  if (to.dtype == from.dtype && total >= 1024 && run_transpose(s, to.item())) return;
+  if (to.dtype == from.dtype && total >= 1024 &&
+      (run_transpose(s, to.item()) || run_short_rows(s, to.item())))
+    return;
   run_space(s, loop, kGrain);
 }
 

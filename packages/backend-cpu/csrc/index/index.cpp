@@ -1,4 +1,5 @@
 // index and index_put (advanced indexing), nonzero.
+#include <algorithm>
 #include <optional>
 
 #include "common/kernels.h"
@@ -7,18 +8,24 @@
 namespace rbcpu {
 namespace {
 
-// Advanced indexing of `x`: positions of the result, the byte offset that the index tensors add at
-// each of them, and the strides of the dimensions that are not indexed.
+// Advanced indexing of `x`: positions of the result, what the index tensors add at each of them,
+// and the strides of the dimensions that are not indexed.
 struct Advanced {
   int ndim = 0;
   int64_t shape[kMaxDims];
   int64_t x_strides[kMaxDims];       // bytes; 0 in the indexed part
   int64_t offset_strides[kMaxDims];  // bytes into `offsets`; 0 outside
-  std::unique_ptr<rb::Scratch<int64_t>> offsets;
+  const int64_t* offsets;            // in units of `unit` bytes
+  int64_t unit = 1;
 
   Advanced(const char* op, const View& x, rb::Span<RbTensor*> indices);
 
  private:
+  void sum_offsets(const char* op, const View& x, rb::Span<RbTensor*> indices, const View& shape);
+
+  std::optional<CheckedIndex> only_;  // one index serves as it is
+  std::unique_ptr<rb::Scratch<int64_t>> sums_;
+
   void push(int64_t size, int64_t x_stride, int64_t offset_stride) {
     if (ndim == kMaxDims)
       rb::fail(RB_E_ARG, "index: the result has more than %d dimensions", kMaxDims);
@@ -57,23 +64,20 @@ Advanced::Advanced(const char* op, const View& x, rb::Span<RbTensor*> indices) {
     rb::fail(RB_E_INDEX, "%s: %u indices for %d dimensions", op, indices.len, x.ndim);
   }
   const View b = broadcast_shape(op, indices);
-  const int64_t n = b.numel();
-  offsets = std::make_unique<rb::Scratch<int64_t>>(n);
-  int64_t* sum = offsets->data();
-  for (int64_t i = 0; i < n; ++i) sum[i] = 0;
   // The indexed dimensions stand where the first of them was if they are adjacent, else in front.
   int first = -1, last = -1, count = 0;
-  rb::Scratch<int64_t> wide(n);
   for (int d = 0; d < static_cast<int>(indices.len); ++d) {
     if (!indices[d]) continue;
     if (first < 0) first = d;
     last = d;
     ++count;
-    const CheckedIndex index(op, *indices[d], x.shape[d], d, true);
-    const View full = dense_view(wide.data(), RB_I64, b);
-    copy_view(full, index.view);
-    const int64_t step = x.strides[d] * x.item();
-    for (int64_t i = 0; i < n; ++i) sum[i] += wide[i] * step;
+  }
+  if (count == 1) {
+    only_.emplace(op, *indices[first], x.shape[first], first, true);
+    offsets = only_->data();
+    unit = x.strides[first] * x.item();
+  } else {
+    sum_offsets(op, x, indices, b);
   }
   const bool adjacent = count > 0 && last - first + 1 == count;
   const int place = adjacent ? first : 0;
@@ -89,11 +93,39 @@ Advanced::Advanced(const char* op, const View& x, rb::Span<RbTensor*> indices) {
   }
 }
 
+// The byte offsets of several indices, broadcast to each other, are added up.
+void Advanced::sum_offsets(const char* op, const View& x, rb::Span<RbTensor*> indices,
+                           const View& shape) {
+  const int64_t n = shape.numel();
+  sums_ = std::make_unique<rb::Scratch<int64_t>>(n);
+  int64_t* sum = sums_->data();
+  offsets = sum;
+  bool begun = false;
+  for (int d = 0; d < static_cast<int>(indices.len); ++d) {
+    if (!indices[d]) continue;
+    const CheckedIndex index(op, *indices[d], x.shape[d], d, true);
+    const bool whole = index.view.numel() == n;  // else it is broadcast
+    rb::Scratch<int64_t> wide(whole ? 0 : n);
+    if (!whole) copy_view(dense_view(wide.data(), RB_I64, shape), index.view);
+    const int64_t* at = whole ? index.data() : wide.data();
+    const int64_t step = x.strides[d] * x.item();
+    rb::parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+      if (begun) {
+        for (int64_t i = begin; i < end; ++i) sum[i] += at[i] * step;
+      } else {
+        for (int64_t i = begin; i < end; ++i) sum[i] = at[i] * step;
+      }
+    });
+    begun = true;
+  }
+  if (!begun) std::fill_n(sum, n, 0);
+}
+
 void start_space(LoopSpace& s, const Advanced& adv, const IndexStep& step) {
   s.ndim = adv.ndim;
   s.nin = 2;
   s.ctx = &step;
-  s.in[0] = reinterpret_cast<const char*>(adv.offsets->data());
+  s.in[0] = reinterpret_cast<const char*>(adv.offsets);
   for (int d = 0; d < adv.ndim; ++d) {
     s.shape[d] = adv.shape[d];
     s.in_strides[0][d] = adv.offset_strides[d];
@@ -106,7 +138,7 @@ void index_kernel(const rb::Args& a) {
   bool same = adv.ndim == out.ndim;
   for (int d = 0; same && d < out.ndim; ++d) same = adv.shape[d] == out.shape[d];
   if (!same) rb::fail(RB_E_INTERNAL, "index: the result has another shape than the indices give");
-  const IndexStep step{1, nullptr};
+  const IndexStep step{adv.unit, nullptr};
   LoopSpace s;
   start_space(s, adv, step);
   s.out = out.data;
@@ -127,7 +159,7 @@ void index_put_kernel(const rb::Args& a) {
   const View& target = accumulate ? sums->view : out;
   const Advanced adv("index_put", target, a.tensors(1));
   LoopSpace s;
-  const IndexStep step{1, nullptr};
+  const IndexStep step{adv.unit, nullptr};
   start_space(s, adv, step);
   s.out = target.data;
   for (int d = 0; d < adv.ndim; ++d) s.out_strides[d] = adv.x_strides[d];
@@ -162,34 +194,99 @@ void index_put_kernel(const rb::Args& a) {
     for (int d = 0; d < adv.ndim; ++d) s.in_strides[1][d] = 0;
   }
   if (!accumulate) copy_into_result(a.ret(), x);
-  int64_t busy = 0;  // where the index varies, writes may meet
-  for (int d = 0; d < adv.ndim; ++d) busy |= static_cast<int64_t>(adv.x_strides[d] == 0) << d;
+  // Where the index varies, writes may meet: of one value in any order, unless it is added.
+  bool one_value = !accumulate;
+  for (int d = 0; d < adv.ndim; ++d)
+    one_value = one_value && (adv.shape[d] == 1 || s.in_strides[1][d] == 0);
+  int64_t busy = 0;
+  for (int d = 0; d < adv.ndim && !one_value; ++d)
+    busy |= static_cast<int64_t>(adv.x_strides[d] == 0) << d;
   run_split(s, accumulate ? scatter_add_loop(out.dtype) : scatter_loop(out.item()), busy);
   if (accumulate) sums->store();
+}
+
+// Places of the true elements of a run, counted from its start; returns how many there are.
+int64_t compact(const uint8_t* truth, int64_t n, int32_t* places) {
+  int64_t count = 0, i = 0;
+  for (; i + 8 <= n; i += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, truth + i, sizeof eight);
+    if (eight == 0) continue;
+    for (int64_t k = i; k < i + 8; ++k) {
+      places[count] = static_cast<int32_t>(k);
+      count += truth[k] != 0;
+    }
+  }
+  for (; i < n; ++i) {
+    places[count] = static_cast<int32_t>(i);
+    count += truth[i] != 0;
+  }
+  return count;
+}
+
+// The indices of the true elements in [begin, end) of row-major `truth`, to[0, 1, ...] for the
+// first dimension and `column` further on for each following one.
+void write_nonzero(const View& x, const uint8_t* truth, int64_t begin, int64_t end, int64_t* to,
+                   int64_t column) {
+  constexpr int64_t kPiece = 1024;
+  int32_t places[kPiece];
+  int64_t index[kMaxDims], rest = begin;
+  const int last = x.ndim - 1;
+  for (int d = last; d >= 0; --d) {
+    index[d] = rest % x.shape[d];
+    rest /= x.shape[d];
+  }
+  for (int64_t at = begin; at < end;) {
+    const int64_t n = std::min({x.shape[last] - index[last], end - at, kPiece});
+    const int64_t count = compact(truth + at, n, places);
+    for (int d = 0; d < last; ++d) std::fill_n(to + d * column, count, index[d]);
+    int64_t* inner = to + last * column;
+    for (int64_t i = 0; i < count; ++i) inner[i] = index[last] + places[i];
+    to += count;
+    at += n;
+    index[last] += n;
+    for (int d = last; d > 0 && index[d] == x.shape[d]; --d) {
+      index[d] = 0;
+      ++index[d - 1];
+    }
+  }
 }
 
 void nonzero_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   // Truth values first: one dense pass, whatever dtype and strides.
-  rb::Scratch<bool> truth(x.numel);
-  copy_view(dense_view(truth.data(), RB_BOOL8, view_of(x)), view_of(x));
-  int64_t count = 0;
-  for (int64_t i = 0; i < x.numel; ++i) count += truth[i];
+  const bool given = x.dtype_id == RB_BOOL8 && (x.flags & RB_T_CONTIGUOUS);
+  rb::Scratch<uint8_t> converted(given ? 0 : x.numel);
+  if (!given) copy_view(dense_view(converted.data(), RB_BOOL8, view_of(x)), view_of(x));
+  const uint8_t* truth = given ? static_cast<const uint8_t*>(x.data) : converted.data();
+  const int64_t parts = (x.numel + kGrain - 1) / kGrain;
+  rb::Scratch<int64_t> first(parts + 1);  // of the true elements of a part
+  rb::parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const int64_t from = part * kGrain, to = std::min(x.numel, from + kGrain);
+      int32_t count = 0;
+      for (int64_t i = from; i < to; ++i) count += truth[i] != 0;
+      first[part + 1] = count;
+    }
+  });
+  first[0] = 0;
+  for (int64_t part = 0; part < parts; ++part) first[part + 1] += first[part];
+  const int64_t count = first[parts];
   // The indices of a dimension lie side by side, as in PyTorch.
   const int64_t shape[2] = {count, x.ndim}, strides[2] = {1, std::max<int64_t>(count, 1)};
   RbTensor* out = nullptr;
   const int64_t* const order = x.ndim ? strides : nullptr;
   rb::check(rb::host->tensor_new(x.backend, x.device.id, RB_I64, 2, shape, order, &out));
   a.set_ret(0, out);
-  int64_t* to = static_cast<int64_t*>(out->data);
-  int64_t index[kMaxDims] = {};
-  for (int64_t i = 0; i < x.numel; ++i) {
-    if (truth[i]) {
-      for (int d = 0; d < x.ndim; ++d) to[d * count] = index[d];
-      ++to;
+  if (x.ndim == 0) return;
+  const View v = view_of(x);
+  rb::parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const int64_t from = part * kGrain;
+      write_nonzero(v, truth, from, std::min(x.numel, from + kGrain),
+                    static_cast<int64_t*>(out->data) + first[part], count);
     }
-    for (int d = x.ndim - 1; d >= 0 && ++index[d] == x.shape[d]; --d) index[d] = 0;
-  }
+  });
 }
 
 const rb::KernelSpec kKernels[] = {

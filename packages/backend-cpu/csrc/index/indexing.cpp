@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/extremes.h"
 #include "common/stream.h"
 
 namespace rbcpu {
@@ -38,17 +39,51 @@ int gather(const LoopArgs* a) {
 template <class T>
 int scatter(const LoopArgs* a) {
   const int64_t step = static_cast<const IndexStep*>(a->ctx)->bytes;
-  const int64_t si = a->in_stride[0], sf = a->in_stride[1], so = a->out_stride;
-  for (int64_t i = 0; i < a->n; ++i) {
-    const int64_t k = *reinterpret_cast<const int64_t*>(a->in[0] + i * si);
-    *reinterpret_cast<T*>(a->out + i * so + k * step) =
-        *reinterpret_cast<const T*>(a->in[1] + i * sf);
+  const char *index = a->in[0], *from = a->in[1];
+  char* to = a->out;
+  const int64_t si = a->in_stride[0], sf = a->in_stride[1], so = a->out_stride, n = a->n;
+  if (si == 0) {
+    to += *reinterpret_cast<const int64_t*>(index) * step;
+    if (so == sizeof(T) && sf == sizeof(T)) {
+      std::memmove(to, from, n * sizeof(T));
+    } else if (so == sizeof(T) && sf == 0) {
+      std::fill_n(reinterpret_cast<T*>(to), n, *reinterpret_cast<const T*>(from));
+    } else {
+      for (int64_t i = 0; i < n; ++i)
+        *reinterpret_cast<T*>(to + i * so) = *reinterpret_cast<const T*>(from + i * sf);
+    }
+    return 0;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t k = *reinterpret_cast<const int64_t*>(index + i * si);
+    *reinterpret_cast<T*>(to + i * so + k * step) = *reinterpret_cast<const T*>(from + i * sf);
   }
   return 0;
 }
 
-template <class T>
-int scatter_add(const LoopArgs* a) {
+struct Add {
+  template <class C>
+  static C join(C to, C x) {
+    return C(to + x);
+  }
+};
+struct Multiply {
+  template <class C>
+  static C join(C to, C x) {
+    return C(to * x);
+  }
+};
+struct Maximum {
+  template <class C>
+  static C join(C to, C x) {
+    return to > x || is_nan(to) ? to : x;
+  }
+};
+
+// The element at the index becomes join(it, value), with the value times the factor if there is
+// one.
+template <class T, class Join>
+int scatter_join(const LoopArgs* a) {
   using C = compute_t<T>;
   const IndexStep& ctx = *static_cast<const IndexStep*>(a->ctx);
   const int64_t si = a->in_stride[0], sf = a->in_stride[1], so = a->out_stride, n = a->n;
@@ -56,16 +91,23 @@ int scatter_add(const LoopArgs* a) {
   if (si == 0 && sf == sizeof(T) && so == sizeof(C) && !ctx.factor) {
     C* to = reinterpret_cast<C*>(a->out + *reinterpret_cast<const int64_t*>(a->in[0]) * ctx.bytes);
     const T* from = reinterpret_cast<const T*>(a->in[1]);
-    for (int64_t i = 0; i < n; ++i) to[i] = C(to[i] + C(from[i]));
+    for (int64_t i = 0; i < n; ++i) to[i] = Join::join(to[i], C(from[i]));
     return 0;
   }
   for (int64_t i = 0; i < n; ++i) {
     const int64_t k = *reinterpret_cast<const int64_t*>(a->in[0] + i * si);
     C& to = *reinterpret_cast<C*>(a->out + i * so + k * ctx.bytes);
     const C x = C(*reinterpret_cast<const T*>(a->in[1] + i * sf));
-    to = C(to + (ctx.factor ? C(factor * x) : x));
+    to = Join::join(to, ctx.factor ? C(factor * x) : x);
   }
   return 0;
+}
+template <uint64_t Mask, class Join>
+Loop scatter_join_loop(int dtype) {
+  Loop loop = nullptr;
+  visit_dtype<Mask>(dtype,
+                    [&](auto tag) { loop = &scatter_join<typename decltype(tag)::type, Join>; });
+  return loop;
 }
 
 }  // namespace
@@ -98,11 +140,9 @@ Loop scatter_loop(int item) {
       return scatter<Wide>;
   }
 }
-Loop scatter_add_loop(int dtype) {
-  Loop loop = nullptr;
-  visit_dtype(dtype, [&](auto tag) { loop = &scatter_add<typename decltype(tag)::type>; });
-  return loop;
-}
+Loop scatter_add_loop(int dtype) { return scatter_join_loop<kMaskAll, Add>(dtype); }
+Loop scatter_multiply_loop(int dtype) { return scatter_join_loop<kMaskAll, Multiply>(dtype); }
+Loop scatter_maximum_loop(int dtype) { return scatter_join_loop<kMaskReal, Maximum>(dtype); }
 
 Accumulator::Accumulator(const RbTensor& x, const RbTensor& out) : view(view_of(out)), out_(out) {
   if (kMaskHalf >> out.dtype_id & 1) {
@@ -118,13 +158,19 @@ void Accumulator::store() const {
 }
 
 CheckedIndex::CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim,
-                           bool negative) {
+                           bool negative, bool expanded) {
   if (!(kMaskInt >> index.dtype_id & 1)) {
     rb::fail(RB_E_TYPE, "%s: expected indices of int64, got %s", op, kDTypeNames[index.dtype_id]);
   }
   view = view_of(index);
-  if (index.dtype_id != RB_I64 || !(index.flags & RB_T_CONTIGUOUS)) copy();
-  const int64_t low = negative ? -size : 0, n = index.numel;
+  const auto repeats = [&](int d) {
+    return expanded && index.strides[d] == 0 && index.shape[d] > 1;
+  };
+  for (int d = 0; d < view.ndim; ++d) {
+    if (repeats(d)) view.shape[d] = 1;
+  }
+  if (index.dtype_id != RB_I64 || !is_dense(view)) copy();
+  const int64_t low = negative ? -size : 0, n = view.numel();
   const int64_t* v = data();
   // Two sweeps in one: whether one is out of range, whether one is negative. Each is a sign bit.
   int found = 0;
@@ -143,10 +189,17 @@ CheckedIndex::CheckedIndex(const char* op, const RbTensor& index, int64_t size, 
     rb::fail(RB_E_INDEX, "%s: index %lld is out of range for dimension %d with size %lld", op,
              static_cast<long long>(v[i]), dim, static_cast<long long>(size));
   }
-  if (!found) return;
-  if (!values_) copy();
-  for (int64_t i = 0; i < n; ++i) {
-    if ((*values_)[i] < 0) (*values_)[i] += size;
+  if (found) {
+    if (!values_) copy();
+    int64_t* own = values_->data();
+    rb::parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) own[i] += own[i] < 0 ? size : 0;
+    });
+  }
+  for (int d = 0; d < view.ndim; ++d) {
+    if (!repeats(d)) continue;
+    view.shape[d] = index.shape[d];
+    view.strides[d] = 0;
   }
 }
 

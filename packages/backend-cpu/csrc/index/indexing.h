@@ -22,6 +22,9 @@ Loop gather_loop(int item);
 Loop scatter_loop(int item);
 /// The same, added to (of bools: or). The target of 16-bit floats holds float32, see Accumulator.
 Loop scatter_add_loop(int dtype);
+/// The same, multiplied; and the larger one kept, where NaN wins.
+Loop scatter_multiply_loop(int dtype);
+Loop scatter_maximum_loop(int dtype);
 
 /// The target of additions that starts as a copy of `x`: the result itself, or for 16-bit floats
 /// float32 numbers that store() rounds into the result once.
@@ -40,7 +43,9 @@ class Accumulator {
 /// [-size, size) and wrapped if `negative`; raises an RB_E_INDEX error naming op, index and size.
 class CheckedIndex {
  public:
-  CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim, bool negative);
+  /// `expanded`: dimensions of stride 0 keep that stride, and `data` is not dense along them.
+  CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim, bool negative,
+               bool expanded = false);
   const int64_t* data() const { return reinterpret_cast<const int64_t*>(view.data); }
   View view;
 

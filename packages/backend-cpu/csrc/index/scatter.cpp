@@ -1,6 +1,8 @@
-// gather, scatter, scatter_add, index_select, index_add: indices along one dimension.
+// gather, scatter and its reductions, index_select, index_add: indices along one dimension.
 #include <algorithm>
+#include <vector>
 
+#include "common/extremes.h"
 #include "common/kernels.h"
 #include "common/level.h"
 #include "common/stream.h"
@@ -71,15 +73,21 @@ bool gather_rows(const View& x, const View& at, Gather<T> gather, T* out) {
   return !bad;
 }
 
+const GatherTable& gather_table() {
+  static const GatherTable& table = RB_PICK_LEVEL(gather_table);
+  return table;
+}
+
 // Whether it was done: for elements of 4 and 8 bytes.
 bool gather_dense(const View& x, const RbTensor& index, const RbTensor& out, int dim) {
-  static const GatherTable& table = RB_PICK_LEVEL(gather_table);
   const View at = at_least_1d(view_of(index));
   const bool dense = index.dtype_id == RB_I64 && (index.flags & out.flags & RB_T_CONTIGUOUS);
   if (!dense || dim != at.ndim - 1 || at.numel() == 0 || x.strides[dim] != 1) return false;
   check_index_shape("gather", at, x, dim, true, "input");
-  if (x.item() == 4) return gather_rows(x, at, table.b32, static_cast<uint32_t*>(out.data));
-  if (x.item() == 8) return gather_rows(x, at, table.b64, static_cast<uint64_t*>(out.data));
+  if (x.item() == 4)
+    return gather_rows(x, at, gather_table().b32, static_cast<uint32_t*>(out.data));
+  if (x.item() == 8)
+    return gather_rows(x, at, gather_table().b64, static_cast<uint64_t*>(out.data));
   return false;
 }
 
@@ -87,7 +95,7 @@ void gather_kernel(const rb::Args& a) {
   const View x = at_least_1d(view_of(a.tensor(0))), out = at_least_1d(view_of(a.ret()));
   const int dim = static_cast<int>(a.integer(1));
   if (gather_dense(x, a.tensor(2), a.ret(), dim)) return;
-  CheckedIndex index("gather", a.tensor(2), x.shape[dim], dim, false);
+  CheckedIndex index("gather", a.tensor(2), x.shape[dim], dim, false, true);
   const View at = at_least_1d(index.view);
   if (at.numel() == 0) return;
   check_index_shape("gather", at, x, dim, true, "input");
@@ -110,7 +118,7 @@ bool scatter_dense(const RbTensor& x, const View& at, const View& src, const RbT
                    int dim) {
   const View to = at_least_1d(view_of(out));
   bool fits = dim == to.ndim - 1 && (x.flags & out.flags & RB_T_CONTIGUOUS) && is_dense(src) &&
-              src.shape[dim] == at.shape[dim];
+              is_dense(at) && src.shape[dim] == at.shape[dim];
   for (int d = 0; fits && d < dim; ++d)
     fits = at.shape[d] == to.shape[d] && src.shape[d] == to.shape[d];
   const int64_t n = at.shape[dim], size = to.shape[dim], rows = at.numel() / n;
@@ -149,7 +157,7 @@ void run_scatter(const rb::Args& a, Loop loop, const View* src, const void* valu
   const RbTensor& x = a.tensor(0);
   const View out = at_least_1d(view_of(a.ret()));
   const int dim = static_cast<int>(a.integer(1));
-  CheckedIndex index(a.op_name(), a.tensor(2), out.shape[dim], dim, false);
+  CheckedIndex index(a.op_name(), a.tensor(2), out.shape[dim], dim, false, true);
   const View at = at_least_1d(index.view);
   if (at.numel() != 0) {
     check_index_shape(a.op_name(), at, out, dim, true, "input");
@@ -207,6 +215,65 @@ void scatter_value_kernel(const rb::Args& a) {
   run_scatter<false>(a, scatter_loop(item_size(a.ret())), nullptr, value);
 }
 
+template <bool Largest>
+void fill_neutral(int dtype, void* to) {
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T neutral = T(1);
+    if constexpr (Largest && !is_complex_v<T>) neutral = convert<T>(worst<compute_t<T>>(true));
+    std::memcpy(to, &neutral, sizeof(T));
+  });
+}
+
+// Reductions into the places of an index; what stood there does not take part unless
+// `include_self`.
+template <bool Largest>
+void scatter_reduce_kernel(const rb::Args& a, bool include_self) {
+  const RbTensor& x = a.tensor(0);
+  const View src = at_least_1d(view_of(a.tensor(3))), out = at_least_1d(view_of(a.ret()));
+  const int dim = static_cast<int>(a.integer(1));
+  CheckedIndex index("scatter_reduce", a.tensor(2), out.shape[dim], dim, false, true);
+  const View at = at_least_1d(index.view);
+  if (at.numel() == 0) return copy_into_result(a.ret(), x);
+  check_index_shape("scatter_reduce", at, out, dim, true, "input");
+  check_index_shape("scatter_reduce", at, src, dim, false, "src");
+  const Accumulator joined(x, a.ret());
+  const View target = at_least_1d(joined.view);
+  IndexStep step{0, nullptr};
+  const auto run = [&](Loop loop, const char* from, const View* strides) {
+    LoopSpace s;
+    set_space(s, at, 2, step);
+    s.out = target.data;
+    step.bytes = freeze_dim(target, dim, s.out_strides);
+    s.in[0] = at.data;
+    set_bytes(s.in_strides[0], at);
+    s.in[1] = from;
+    for (int d = 0; d < s.ndim; ++d)
+      s.in_strides[1][d] = strides ? strides->strides[d] * strides->item() : 0;
+    run_split(s, loop, int64_t{1} << dim);
+  };
+  if (!include_self) {
+    alignas(16) char neutral[16];
+    fill_neutral<Largest>(target.dtype, neutral);
+    run(scatter_loop(target.item()), neutral, nullptr);
+  }
+  run(Largest ? scatter_maximum_loop(src.dtype) : scatter_multiply_loop(src.dtype), src.data, &src);
+  joined.store();
+}
+void scatter_amax_kernel(const rb::Args& a) { scatter_reduce_kernel<true>(a, a.boolean(4)); }
+void scatter_combined_kernel(const rb::Args& a) {
+  const bool include_self = a.boolean(5);
+  if (std::strcmp(a.str(4), "amax") == 0) return scatter_reduce_kernel<true>(a, include_self);
+  scatter_reduce_kernel<false>(a, include_self);
+}
+// What promotes is left to the decomposition.
+template <RbFn Kernel>
+int32_t of_one_dtype(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
+                     RbValue* rets, int32_t nrets) noexcept {
+  if (args[0].v.t->dtype_id != args[3].v.t->dtype_id) return RB_E_NOTIMPL;
+  return Kernel(self, call, args, nargs, rets, nrets);
+}
+
 void check_1d(const char* op, const View& index) {
   if (index.ndim > 1)
     rb::fail(RB_E_ARG, "%s: `index` must have 1 dimension, got %d", op, index.ndim);
@@ -219,11 +286,85 @@ void set_line_index(LoopSpace& s, const View& at, const View& slices, int dim) {
     s.in_strides[0][d] = d == dim ? static_cast<int64_t>(sizeof(int64_t)) : 0;
 }
 
+// Stretches of an index in which each element is one more than the one before.
+struct Stretch {
+  int64_t first, from, length;  // place in the index, value there
+};
+// None if they turn out to be shorter than `shortest` on average.
+std::vector<Stretch> stretches_of(const int64_t* index, int64_t n, int64_t shortest,
+                                  int64_t longest) {
+  constexpr int64_t kPatience = 16;
+  std::vector<Stretch> found;
+  for (int64_t i = 0; i < n;) {
+    int64_t length = 1;
+    while (i + length < n && length < longest && index[i + length] == index[i] + length) ++length;
+    found.push_back({i, index[i], length});
+    i += length;
+    const int64_t allowed = i < n ? kPatience : 0;
+    if ((static_cast<int64_t>(found.size()) - allowed) * shortest > i) return {};
+  }
+  return found;
+}
+
+// index_select of row-major x where slices, or several slices that follow each other in x and in
+// the result, are runs worth a memcpy. Whether it was done.
+bool select_runs(const View& x, const CheckedIndex& index, const View& out, int dim) {
+  constexpr int64_t kShortest = 64, kLongest = 1 << 16;  // bytes of a run
+  int64_t outer = 1, slice = x.item();
+  for (int d = 0; d < dim; ++d) outer *= x.shape[d];
+  for (int d = dim + 1; d < x.ndim; ++d) slice *= x.shape[d];
+  const int64_t n = index.view.numel(), size = x.shape[dim];
+  if (!is_dense(x) || !is_dense(out) || n < 2 || outer * slice == 0) return false;
+  const int64_t shortest = std::max<int64_t>(2, (kShortest + slice - 1) / slice);
+  const std::vector<Stretch> stretches =
+      stretches_of(index.data(), n, shortest, std::max(shortest, kLongest / slice));
+  const int64_t runs = static_cast<int64_t>(stretches.size());
+  if (runs == 0) return false;
+  const int64_t grain =
+      std::max<int64_t>(1, kGrain * static_cast<int64_t>(sizeof(float)) / (n * slice / runs));
+  rb::parallel_for(outer * runs, grain, [&](int64_t begin, int64_t end) {
+    int64_t o = begin / runs, run = begin % runs;
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const Stretch& s = stretches[run];
+      std::memcpy(out.data + (o * n + s.first) * slice, x.data + (o * size + s.from) * slice,
+                  s.length * slice);
+      if (++run < runs) continue;
+      run = 0;
+      ++o;
+    }
+  });
+  return true;
+}
+
+// index_select along the last dimension of row-major x, of elements of 4 and 8 bytes. Whether it
+// was done.
+bool select_elements(const View& x, const CheckedIndex& index, const View& out, int dim) {
+  if (dim != x.ndim - 1 || x.ndim < 2 || !is_dense(x) || !is_dense(out)) return false;
+  const int64_t n = index.view.numel(), size = x.shape[dim];
+  const auto gather_all = [&](auto gather, auto element) {
+    using T = decltype(element);
+    const T* from = reinterpret_cast<const T*>(x.data);
+    T* to = reinterpret_cast<T*>(out.data);
+    rb::parallel_for(out.numel() / std::max<int64_t>(n, 1),
+                     std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t row = begin; row < end; ++row)
+                         gather(index.data(), n, size, from + row * size,
+                                static_cast<const T*>(nullptr), to + row * n, false);
+                     });
+    return true;
+  };
+  if (x.item() == 4) return gather_all(gather_table().b32, uint32_t{});
+  if (x.item() == 8) return gather_all(gather_table().b64, uint64_t{});
+  return false;
+}
+
 void index_select_kernel(const rb::Args& a) {
   const View x = at_least_1d(view_of(a.tensor(0))), out = at_least_1d(view_of(a.ret()));
   const int dim = static_cast<int>(a.integer(1));
   check_1d("index_select", view_of(a.tensor(2)));
   CheckedIndex index("index_select", a.tensor(2), x.shape[dim], dim, false);
+  if (select_runs(x, index, out, dim) || select_elements(x, index, out, dim)) return;
   if (dim == 0 && x.ndim > 1 && is_dense(x) && is_dense(out)) {
     const int64_t n = index.view.numel(), row = out.numel() / std::max<int64_t>(n, 1) * x.item();
     return copy_rows(x.data, index.data(), n, row, out.data);
@@ -369,6 +510,8 @@ const rb::KernelSpec kKernels[] = {
     {"scatter", rb::wrap<scatter_kernel>, RB_K_MOVES},
     {"scatter.value", rb::wrap<scatter_value_kernel>},
     {"scatter_add", rb::wrap<scatter_add_kernel>},
+    {"scatter_amax", of_one_dtype<rb::wrap<scatter_amax_kernel>>, 0, kMaskReal},
+    {"scatter_combined", of_one_dtype<rb::wrap<scatter_combined_kernel>>},
     {"index_select", rb::wrap<index_select_kernel>, RB_K_MOVES},
     {"index_add", rb::wrap<index_add_kernel>},
 };

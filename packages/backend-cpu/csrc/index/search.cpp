@@ -1,6 +1,7 @@
 // searchsorted.
 #include <algorithm>
 
+#include "common/extremes.h"
 #include "common/kernels.h"
 #include "common/view.h"
 
@@ -9,10 +10,22 @@ namespace {
 
 template <class C>
 bool before(C a, C b) {  // NaN counts as the largest
-  if constexpr (std::is_floating_point_v<C>)
-    return a < b || (b != b && a == a);
-  else
-    return a < b;
+  return (a < b) | (is_nan(b) & !is_nan(a));
+}
+
+// How many of the sorted keys stand before the value, or also those that equal it if `Right`. Every
+// search takes the same steps, without branches, so that those of several values overlap.
+template <bool Right, class C>
+int64_t place_of(C value, const C* keys, int64_t n) {
+  const auto passes = [value](C key) { return Right ? !before(value, key) : before(key, value); };
+  if (n == 0) return 0;
+  const C* base = keys;
+  for (int64_t rest = n; rest > 1;) {
+    const int64_t half = rest / 2;
+    base += half & -static_cast<int64_t>(passes(base[half - 1]));
+    rest -= half;
+  }
+  return base - keys + passes(*base);
 }
 
 void searchsorted_kernel(const rb::Args& a) {
@@ -40,12 +53,8 @@ void searchsorted_kernel(const rb::Args& a) {
     for (int64_t i = 0; i < n; ++i) keys[i] = C(from[i * sorted.strides[0]]);
     const T* x = reinterpret_cast<const T*>(wanted.data());
     rb::parallel_for(out.numel, 2048, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const C value = C(x[i]);
-        const C* at = right ? std::upper_bound(keys.data(), keys.data() + n, value, before<C>)
-                            : std::lower_bound(keys.data(), keys.data() + n, value, before<C>);
-        found[i] = at - keys.data();
-      }
+      const auto place = right ? place_of<true, C> : place_of<false, C>;
+      for (int64_t i = begin; i < end; ++i) found[i] = place(C(x[i]), keys.data(), n);
     });
   });
   copy_view(view_of(out), dense_view(found.data(), RB_I64, view_of(out)));

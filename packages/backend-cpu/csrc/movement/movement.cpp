@@ -99,24 +99,40 @@ void triangle_kernel(const rb::Args& a) {
   if (x.ndim < 2)
     rb::fail(RB_E_ARG, "%s: expected at least 2 dimensions, got %d", a.op_name(), x.ndim);
   const int64_t diagonal = a.has(1) ? a.integer(1) : 0;
-  copy_into_result(out, x);
-  const View v = view_of(out);
-  const int64_t rows = v.shape[v.ndim - 2], cols = v.shape[v.ndim - 1], item = v.item();
   if (out.numel == 0) return;
+  const View from = view_of(x), to = view_of(out);
+  const int last = to.ndim - 1;
+  const int64_t rows = to.shape[last - 1], cols = to.shape[last], item = to.item();
+  const bool in_place = out.data == x.data;
+  const Loop copy = cast_loop(to.dtype, to.dtype);
+  alignas(16) const char zero[16] = {};
   rb::parallel_for(
       out.numel / cols, std::max<int64_t>(1, kGrain / cols), [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
-          int64_t rest = row, offset = 0;
-          for (int d = v.ndim - 2; d >= 0; --d) {
-            offset += rest % v.shape[d] * v.strides[d];
-            rest /= v.shape[d];
+          int64_t rest = row, target = 0, source = 0;
+          for (int d = last - 1; d >= 0; --d) {
+            target += rest % to.shape[d] * to.strides[d];
+            source += rest % to.shape[d] * from.strides[d];
+            rest /= to.shape[d];
           }
           const int64_t edge = row % rows + diagonal;  // the last column of the lower triangle
-          const int64_t first = Lower ? std::clamp<int64_t>(edge + 1, 0, cols) : 0;
-          const int64_t last = Lower ? cols : std::clamp<int64_t>(edge, 0, cols);
-          char* p = v.data + (offset + first * v.strides[v.ndim - 1]) * item;
-          for (int64_t j = first; j < last; ++j, p += v.strides[v.ndim - 1] * item)
-            std::memset(p, 0, item);
+          const int64_t split = std::clamp<int64_t>(Lower ? edge + 1 : edge, 0, cols);
+          // Columns [first, first + n) from `from`, at a distance of `step` bytes.
+          const auto fill = [&](int64_t first, int64_t n, const char* data, int64_t step) {
+            LoopArgs run;
+            run.n = n;
+            run.out = to.data + (target + first * to.strides[last]) * item;
+            run.out_stride = to.strides[last] * item;
+            run.in[0] = data;
+            run.in_stride[0] = step;
+            run.ctx = nullptr;
+            if (n) copy(&run);
+          };
+          const int64_t kept = Lower ? 0 : split, kept_count = Lower ? split : cols - split;
+          if (!in_place)
+            fill(kept, kept_count, from.data + (source + kept * from.strides[last]) * item,
+                 from.strides[last] * item);
+          fill(Lower ? split : 0, cols - kept_count, zero, 0);
         }
       });
 }

@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "common/kernels.h"
+#include "common/level.h"
 #include "common/view.h"
 #include "rabbet/philox.h"
+#include "random/words.h"
 
 namespace rbcpu {
 namespace {
@@ -32,13 +34,26 @@ void generate(RbTensor& out, const Fill& fill) {
   if (!dense) copy_view(view_of(out), dense_view(data, out.dtype_id, view_of(out)));
 }
 
+const WordTable& word_table() {
+  static const WordTable& table = RB_PICK_LEVEL(word_table);
+  return table;
+}
+
+constexpr int64_t kWordRun = 512;  // words that are made at a time
+// The words of `count` counters from `first` on.
+void draw(const RbRngSlice& slice, int64_t first, int64_t count, uint32_t* words) {
+  word_table().philox(slice.seed, slice.offset + static_cast<uint64_t>(first), count, words);
+}
+
 // value(word) per element, 32 bits each.
 template <class T, class Value>
 void per_word(RbTensor& out, const RbRngSlice& slice, const Value& value) {
   generate<T>(out, [&](T* to, int64_t first, int64_t n) {
-    for (int64_t i = 0; i < n; i += 4) {
-      const RbPhilox r = rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(first + i) / 4);
-      for (int64_t k = 0; k < 4 && i + k < n; ++k) to[i + k] = value(r.w[k], first + i + k);
+    uint32_t words[kWordRun];
+    for (int64_t i = 0; i < n; i += kWordRun) {
+      const int64_t m = std::min(kWordRun, n - i);
+      draw(slice, (first + i) / 4, (m + 3) / 4, words);
+      for (int64_t k = 0; k < m; ++k) to[i + k] = value(words[k], first + i + k);
     }
   });
 }
@@ -46,10 +61,12 @@ void per_word(RbTensor& out, const RbRngSlice& slice, const Value& value) {
 template <class T, class Value>
 void per_two_words(RbTensor& out, const RbRngSlice& slice, const Value& value) {
   generate<T>(out, [&](T* to, int64_t first, int64_t n) {
-    for (int64_t i = 0; i < n; i += 2) {
-      const RbPhilox r = rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(first + i) / 2);
-      to[i] = value(r.w[0], r.w[1], first + i);
-      if (i + 1 < n) to[i + 1] = value(r.w[2], r.w[3], first + i + 1);
+    uint32_t words[kWordRun];
+    for (int64_t i = 0; i < n; i += kWordRun / 2) {
+      const int64_t m = std::min(kWordRun / 2, n - i);
+      draw(slice, (first + i) / 2, (m + 1) / 2, words);
+      for (int64_t k = 0; k < m; ++k)
+        to[i + k] = value(words[2 * k], words[2 * k + 1], first + i + k);
     }
   });
 }
@@ -169,13 +186,13 @@ void normal_kernel(const rb::Args& a) {
     } else {
       const float m = static_cast<float>(mean), s = static_cast<float>(std);
       generate<T>(out, [&](T* to, int64_t first, int64_t n) {
-        for (int64_t i = 0; i < n; i += 4) {
-          const RbPhilox r =
-              rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(first + i) / 4);
-          float four[4];
-          rb_normal_f32(r.w[0], r.w[1], four, four + 1);
-          rb_normal_f32(r.w[2], r.w[3], four + 2, four + 3);
-          for (int64_t k = 0; k < 4 && i + k < n; ++k) to[i + k] = T(m + s * four[k]);
+        uint32_t words[kWordRun];
+        float values[kWordRun];
+        for (int64_t i = 0; i < n; i += kWordRun) {
+          const int64_t run = std::min(kWordRun, n - i);
+          draw(slice, (first + i) / 4, (run + 3) / 4, words);
+          word_table().normal(words, (run + 1) / 2, values);
+          for (int64_t k = 0; k < run; ++k) to[i + k] = T(m + s * values[k]);
         }
       });
     }
@@ -216,12 +233,13 @@ void randperm_kernel(const rb::Args& a) {
   const RbRngSlice slice = reserve(a.generator(3), out, n, 64);
   rb::Scratch<int64_t> order(n);
   for (int64_t i = 0; i < n; ++i) order[i] = i;
-  RbPhilox r = {};
+  uint32_t words[kWordRun];
   for (int64_t k = 0; k + 1 < n; ++k) {
-    if (k % 2 == 0) r = rb_philox(slice.seed, slice.offset + static_cast<uint64_t>(k) / 2);
-    const int64_t place = n - 1 - k, w = k % 2 * 2;
+    const int64_t w = 2 * k % kWordRun;
+    if (w == 0) draw(slice, k / 2, std::min(kWordRun / 4, (n - k + 1) / 2), words);
+    const int64_t place = n - 1 - k;
     std::swap(order[place],
-              order[rb_below_64(r.w[w], r.w[w + 1], static_cast<uint64_t>(place) + 1)]);
+              order[rb_below_64(words[w], words[w + 1], static_cast<uint64_t>(place) + 1)]);
   }
   copy_view(view_of(out), dense_view(order.data(), RB_I64, view_of(out)));
 }

@@ -1,4 +1,5 @@
-// cumsum, cumprod, affine_scan.
+// cumsum, cumprod, affine_scan, cummax, cummin.
+#include "common/extremes.h"
 #include "common/kernels.h"
 #include "common/level.h"
 #include "reduce/columns.h"
@@ -193,10 +194,122 @@ void affine_scan_kernel(const rb::Args& a) {
   });
 }
 
+// ---- cummax, cummin: running extremes and where each stands last; NaN counts as the extreme
+
+// The largest (smallest) of each of `Width` lines up to element i, for all i. The lines begin at
+// from[l], element i of a line is `step` further on; the same of both results.
+template <bool Max, int Width, class T>
+void scan_lines(const T* const* from, int64_t step, T* const* values, int64_t value_step,
+                int64_t* const* places, int64_t place_step, int64_t n) {
+  using C = compute_t<T>;
+  C best[Width];
+  T kept[Width];
+  int64_t at[Width];
+  for (int l = 0; l < Width; ++l) {
+    kept[l] = from[l][0];
+    best[l] = C(kept[l]);
+    at[l] = 0;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    for (int l = 0; l < Width; ++l) {
+      const T x = from[l][i * step];
+      const C value = C(x);
+      const bool better = (Max ? value >= best[l] : value <= best[l]) | is_nan(value);
+      best[l] = better ? value : best[l];
+      kept[l] = better ? x : kept[l];
+      at[l] = better ? i : at[l];
+      values[l][i * value_step] = kept[l];
+      places[l][i * place_step] = at[l];
+    }
+  }
+}
+
+// The same of `cols` lines that lie side by side, here and in both results.
+constexpr int64_t kStrip = 128;
+template <bool Max, class T>
+void scan_columns(const T* from, int64_t step, T* values, int64_t value_step, int64_t* places,
+                  int64_t place_step, int64_t n, int64_t cols) {
+  using C = compute_t<T>;
+  C best[kStrip];
+  T kept[kStrip];
+  int64_t at[kStrip];
+  for (int64_t j = 0; j < cols; ++j) {
+    kept[j] = from[j];
+    best[j] = C(kept[j]);
+    at[j] = 0;
+  }
+  for (int64_t i = 0; i < n; ++i, from += step, values += value_step, places += place_step) {
+#pragma GCC ivdep
+    for (int64_t j = 0; j < cols; ++j) {
+      const T x = from[j];
+      const C value = C(x);
+      const bool better = (Max ? value >= best[j] : value <= best[j]) | is_nan(value);
+      best[j] = better ? value : best[j];
+      kept[j] = better ? x : kept[j];
+      at[j] = better ? i : at[j];
+      values[j] = kept[j];
+      places[j] = at[j];
+    }
+  }
+}
+
+template <bool Max>
+void running_kernel(const rb::Args& a) {
+  constexpr int64_t kTogether = 4;  // lines whose chains of comparisons overlap
+  const RbTensor& x = a.tensor(0);
+  RbTensor &values = a.ret(0), &indices = a.ret(1);
+  const Lines<3> lines({view_of(x), view_of(values), view_of(indices)},
+                       static_cast<int>(a.integer(1)));
+  if (lines.n == 0 || lines.count == 0) return;
+  const int last = lines.nd - 1;
+  bool columns = last >= 0 && lines.shape[last] >= 2 * kTogether;
+  for (int k = 0; k < 3; ++k) columns = columns && lines.strides[k][last] == 1;
+  dispatch_dtype<kMaskReal>(a.op_name(), x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto source = [&](int64_t l) {
+      return static_cast<const T*>(x.data) + lines.offset(0, l);
+    };
+    const auto value = [&](int64_t l) { return static_cast<T*>(values.data) + lines.offset(1, l); };
+    const auto place = [&](int64_t l) {
+      return static_cast<int64_t*>(indices.data) + lines.offset(2, l);
+    };
+    if (columns) {
+      const int64_t width = lines.shape[last], strips = (width + kStrip - 1) / kStrip;
+      const int64_t grain = std::max<int64_t>(1, kGrain / 2 / (lines.n * std::min(width, kStrip)));
+      rb::parallel_for(lines.count / width * strips, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t unit = begin; unit < end; ++unit) {
+          const int64_t first = unit % strips * kStrip, line = unit / strips * width + first;
+          scan_columns<Max>(source(line), lines.step[0], value(line), lines.step[1], place(line),
+                            lines.step[2], lines.n, std::min(kStrip, width - first));
+        }
+      });
+      return;
+    }
+    for_lines(lines, 2, [&](int64_t begin, int64_t end) {
+      const T* from[kTogether];
+      T* to[kTogether];
+      int64_t* at[kTogether];
+      for (int64_t line = begin; line < end;) {
+        const int64_t some = end - line >= kTogether ? kTogether : 1;
+        for (int64_t l = 0; l < some; ++l) {
+          from[l] = source(line + l);
+          to[l] = value(line + l);
+          at[l] = place(line + l);
+        }
+        const auto scan = some == 1 ? scan_lines<Max, 1, T> : scan_lines<Max, kTogether, T>;
+        scan(from, lines.step[0], to, lines.step[1], at, lines.step[2], lines.n);
+        line += some;
+      }
+    });
+  });
+}
+
 const rb::KernelSpec kKernels[] = {
     {"cumsum", rb::wrap<scan_kernel<false>>, RB_K_CONVERTS, kMaskScan},
     {"cumprod", rb::wrap<scan_kernel<true>>, RB_K_CONVERTS, kMaskScan},
     {"affine_scan", rb::wrap<affine_scan_kernel>, 0, kMaskNumbers},
+    {"cummax", rb::wrap<running_kernel<true>>, 0, kMaskReal},
+    {"cummin", rb::wrap<running_kernel<false>>, 0, kMaskReal},
 };
 
 }  // namespace

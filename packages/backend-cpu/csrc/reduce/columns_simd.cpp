@@ -118,14 +118,27 @@ void softmax_from(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t c
 }
 
 template <class T, bool Max>
+RB_INLINE T better(T v, T best) {
+  return (Max ? v > best : v < best) || v != v ? v : best;
+}
+template <class T, bool Max>
 void extreme(const T* x, int64_t stride, int64_t n, int64_t cols, T* top) {
-  for (int64_t i = 0; i < n; ++i) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
     const T* row = x + i * stride;
 #pragma GCC ivdep
     for (int64_t j = 0; j < cols; ++j) {
-      const T v = row[j], best = top[j];
-      top[j] = (Max ? v > best : v < best) || v != v ? v : best;
+      T best = top[j];
+      best = better<T, Max>(row[j], best);
+      best = better<T, Max>(row[stride + j], best);
+      best = better<T, Max>(row[2 * stride + j], best);
+      top[j] = better<T, Max>(row[3 * stride + j], best);
     }
+  }
+  for (; i < n; ++i) {
+    const T* row = x + i * stride;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < cols; ++j) top[j] = better<T, Max>(row[j], top[j]);
   }
 }
 template <class T, bool Max>

@@ -1,7 +1,6 @@
 // amax, amin, max.dim, min.dim, argmax, argmin. NaN counts as the extreme; of equals the first
 // index is taken.
-#include <limits>
-
+#include "common/extremes.h"
 #include "common/kernels.h"
 #include "reduce/columns.h"
 #include "reduce/reduce.h"
@@ -10,19 +9,6 @@
 namespace rbcpu {
 namespace {
 
-template <class C>
-constexpr C worst(bool max) {
-  if constexpr (std::is_floating_point_v<C>) {
-    return max ? -std::numeric_limits<C>::infinity() : std::numeric_limits<C>::infinity();
-  } else {
-    return max ? std::numeric_limits<C>::lowest() : std::numeric_limits<C>::max();
-  }
-}
-template <class C>
-bool is_nan([[maybe_unused]] C x) {
-  if constexpr (std::is_floating_point_v<C>) return x != x;
-  return false;
-}
 // Whether x replaces `best`.
 template <bool Max, class C>
 bool beats(C x, C best) {

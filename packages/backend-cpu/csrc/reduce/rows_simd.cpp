@@ -22,19 +22,27 @@ double dot(const T* x, const T* y, int64_t n) {
   return blocked_sum<T>(n, Products<T>{x, y});
 }
 
-// `Max` or the smallest; once a lane holds NaN it keeps it.
-template <class T, bool Max>
-T extreme(const T* x, int64_t n) {
+// `Max` or the smallest of Sets * kSumLanes lanes; once a lane holds NaN it keeps it.
+template <class T, bool Max, int Sets>
+RB_INLINE T extreme_of_lanes(const T* x, int64_t n) {
   constexpr int W = kLanes<T>, P = kParts<T>;
+  constexpr int64_t kStep = Sets * kSumLanes;
   using V = typename VectorOf<T>::type;
   using Op = typename std::conditional<Max, op_maximum, op_minimum>::type;
   T best = x[0];
   int64_t i = 0;
-  if (n >= kSumLanes) {
-    V lanes[P];
-#pragma GCC unroll 8
-    for (int p = 0; p < P; ++p) lanes[p] = read<true>(x + p * W);
-    for (i = kSumLanes; i + kSumLanes <= n; i += kSumLanes) {
+  if (n >= kStep) {
+    V lanes[Sets * P];
+#pragma GCC unroll 16
+    for (int p = 0; p < Sets * P; ++p) lanes[p] = read<true>(x + p * W);
+    for (i = kStep; i + kStep <= n; i += kStep) {
+#pragma GCC unroll 16
+      for (int p = 0; p < Sets * P; ++p) {
+        const V v = read<true>(x + i + p * W);
+        lanes[p] = (Max ? v > lanes[p] : v < lanes[p]) | (v != v) ? v : lanes[p];
+      }
+    }
+    for (; i + kSumLanes <= n; i += kSumLanes) {
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
         const V v = read<true>(x + i + p * W);
@@ -42,12 +50,53 @@ T extreme(const T* x, int64_t n) {
       }
     }
     alignas(64) T flat[kSumLanes];
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+      for (int k = 1; k < Sets; ++k) {
+        const V v = lanes[k * P + p];
+        lanes[p] = (Max ? v > lanes[p] : v < lanes[p]) | (v != v) ? v : lanes[p];
+      }
+      *reinterpret_cast<V*>(flat + p * W) = lanes[p];
+    }
+    if constexpr (Sets > 1) {  // a tree, which is shorter
+#pragma GCC unroll 4
+      for (int step = kSumLanes / 2; step > 0; step /= 2) {
 #pragma GCC unroll 8
-    for (int p = 0; p < P; ++p) *reinterpret_cast<V*>(flat + p * W) = lanes[p];
-    for (int l = 0; l < kSumLanes; ++l) best = Op::f(best, flat[l]);
+        for (int l = 0; l < step; ++l) flat[l] = Op::f(flat[l], flat[l + step]);
+      }
+      best = flat[0];
+    } else {
+      for (int l = 0; l < kSumLanes; ++l) best = Op::f(best, flat[l]);
+    }
   }
   for (; i < n; ++i) best = Op::f(best, x[i]);
   return best;
+}
+
+// Whether there are zeros of both signs.
+template <class T>
+RB_INLINE bool has_both_zeros(const T* x, int64_t n) {
+  using Bits = typename std::conditional<sizeof(T) == 8, int64_t, int32_t>::type;
+  constexpr Bits kMinus = static_cast<Bits>(Bits{1} << (8 * sizeof(T) - 1));
+  Bits plus = 0, minus = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const Bits bits = __builtin_bit_cast(Bits, x[i]);
+    plus |= bits == 0;
+    minus |= bits == kMinus;
+  }
+  return plus && minus;
+}
+
+// Of equal zeros and of several NaNs the order of the lanes decides: then a single set of them is
+// looked through, as it is at any length.
+template <class T, bool Max>
+T extreme(const T* x, int64_t n) {
+  constexpr int kSets = kParts<T> < 4 ? 4 / kParts<T> : 1;  // four chains of comparisons
+  if (n < kSets * kSumLanes) return extreme_of_lanes<T, Max, 1>(x, n);
+  const T best = extreme_of_lanes<T, Max, kSets>(x, n);
+  const bool settled = best == best && (best != T(0) || !has_both_zeros(x, n));
+  return settled ? best : extreme_of_lanes<T, Max, 1>(x, n);
 }
 
 // First position of `value`, which is there; of the first NaN if it is NaN.

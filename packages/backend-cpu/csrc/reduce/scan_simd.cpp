@@ -48,6 +48,25 @@ RB_INLINE __m512d shifted(__m512d v, __m512d fill) {
 }
 #endif
 
+#if defined(__AVX512F__)
+// The last elements of eight scanned groups, by the same tree.
+template <bool Product, class T>
+RB_INLINE __m512d last_of_groups(const T* x) {
+  __m512d pairs[4], fours[2];
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; ++k) {
+    const __m512d a = load_group(x + 2 * k * kGroup), b = load_group(x + (2 * k + 1) * kGroup);
+    pairs[k] = join_group<Product>(_mm512_unpackhi_pd(a, b), _mm512_unpacklo_pd(a, b));
+  }
+  const auto halves = [](__m512d a, __m512d b) {  // pairs of neighbours lie in 128 bits each
+    return join_group<Product>(_mm512_shuffle_f64x2(a, b, 0xdd), _mm512_shuffle_f64x2(a, b, 0x88));
+  };
+  fours[0] = halves(pairs[0], pairs[1]);
+  fours[1] = halves(pairs[2], pairs[3]);
+  return halves(fours[0], fours[1]);
+}
+#endif
+
 template <class T, bool Product, bool Store>
 RB_INLINE double scan_run(const T* x, T* r, int64_t n, double carry) {
   const double neutral = Product ? 1.0 : 0.0;
@@ -56,7 +75,15 @@ RB_INLINE double scan_run(const T* x, T* r, int64_t n, double carry) {
 #if defined(__AVX512F__)
   const __m512d fill = _mm512_set1_pd(neutral), start = _mm512_set1_pd(carry);
   const __m512i last = _mm512_set1_epi64(kGroup - 1);
-  __m512d chain = fill;
+  if constexpr (!Store) {
+    alignas(64) double last_ones[kGroup];
+    for (; i + kGroup * kGroup <= n; i += kGroup * kGroup) {
+      _mm512_store_pd(last_ones, last_of_groups<Product>(x + i));
+#pragma GCC unroll 8
+      for (int k = 0; k < kGroup; ++k) local = join<Product>(local, last_ones[k]);
+    }
+  }
+  __m512d chain = _mm512_set1_pd(local);
   for (; i + kGroup <= n; i += kGroup) {
     __m512d v = load_group(x + i);
     v = join_group<Product>(v, shifted<1>(v, fill));

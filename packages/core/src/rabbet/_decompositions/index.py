@@ -35,8 +35,12 @@ def unique_results(
     input: Tensor, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     x = _slices("unique", input, dim)
-    order = x.argsort(stable=True) if dim is None else _sorted_rows(x)
-    values, group, counts = _runs(x[order], return_counts)
+    if dim is None:
+        ascending, order = x.sort(stable=True)
+    else:
+        order = _sorted_rows(x)
+        ascending = x[order]
+    values, group, counts = _runs(ascending, return_inverse, return_counts)
     inverse = _nothing(input)
     if return_inverse:
         inverse = _ops("empty_like")(order)
@@ -49,7 +53,7 @@ def unique_consecutive_results(
     input: Tensor, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     x = _slices("unique_consecutive", input, dim)
-    values, group, counts = _runs(x, return_counts)
+    values, group, counts = _runs(x, return_inverse, return_counts)
     inverse = _shaped(input, dim, group) if return_inverse else _nothing(input)
     return _unsliced(input, dim, values), inverse, counts
 
@@ -73,14 +77,16 @@ def _slices(name: str, input: Tensor, dim: int | None) -> Tensor:
     return input.movedim(dim, 0).reshape([input.size(dim), math.prod(others)])
 
 
-def _runs(x: Tensor, return_counts: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The first of equal neighbours, to which of them each belongs, and how many there are."""
+def _runs(x: Tensor, return_groups: bool, return_counts: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The first of equal neighbours, to which of them each belongs, and how many there are; the latter if asked for."""
     different = x[1:] != x[:-1]
     n = x.size(0)
     fresh = _ops("ones")(n, dtype=_C.bool, device=x.device)
     if n > 1:
         fresh[1:] = different if x.ndim == 1 else different.any(1)
     values = x[fresh]
+    if not (return_groups or return_counts):
+        return values, _nothing(x), _nothing(x)
     group = fresh.long().cumsum(0) - 1
     counts = bincount(group, None, values.size(0)) if return_counts else _nothing(x)
     return values, group, counts

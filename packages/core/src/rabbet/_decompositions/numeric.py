@@ -32,7 +32,8 @@ def _areas(name: str, y: Tensor, x: Any, dim: int) -> Tensor:
     """Twice the areas between neighbours; `x` holds places, or is their distance."""
     if not isinstance(x, Tensor):
         left, right = _neighbours(y, dim)
-        return (left + right) * x
+        areas = left + right
+        return areas if x == 1 and type(x) is int else areas * x
     if x.ndim == 0 or (x.ndim == 1 and x.shape[0] != y.shape[dim]):
         raise _C.ArgumentError(
             f"{name}: there must be one x value for each sample point, {y.shape[dim]}, got shape {tuple(x.shape)}"
@@ -103,10 +104,19 @@ def triu_indices(row: int, col: int, offset: int, *, dtype: Any, device: Any) ->
 def combinations(input: Tensor, r: int, with_replacement: bool) -> Tensor:
     if r == 0:
         return input.new_empty([0])
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = list(choose(range(input.numel()), r))
-    index = _C.tensor([list(p) for p in places], _C.int64, input.device).reshape([len(places), r])
-    return input.index_select(0, index.reshape([-1])).reshape([len(places), r])
+    n, repeats = input.numel(), int(with_replacement)
+    chosen = _ops("arange")(n, device=input.device).unsqueeze(1)
+    for k in range(2, r + 1):
+        # Each row is continued by the places behind its last one, or by that one too.
+        last = chosen.select(1, -1)
+        following = n - 1 + repeats - last
+        ends = following.cumsum(0)
+        total = math.comb(n + (k - 1) * repeats, k)
+        rank = _ops("arange")(total, device=input.device)
+        row = _ops("searchsorted")(ends, rank, right=True)
+        place = rank - (ends - n).index_select(0, row)
+        chosen = _ops("cat")([chosen.index_select(0, row), place.unsqueeze(1)], 1)
+    return input.index_select(0, chosen.reshape([-1])).reshape(chosen.shape)
 
 
 def vander(x: Tensor, N: int | None, increasing: bool) -> Tensor:
