@@ -114,6 +114,13 @@ kLtReductions CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK
 kLtAlignmentA CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES  kLtAlignmentB CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES
 kLtAlignmentC CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES  kLtAlignmentD CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
 """,
+    "cufft.h": """
+kFftInvalidPlan CUFFT_INVALID_PLAN  kFftNoMemory CUFFT_ALLOC_FAILED  kFftInvalidType CUFFT_INVALID_TYPE
+kFftInvalidValue CUFFT_INVALID_VALUE  kFftInternalError CUFFT_INTERNAL_ERROR  kFftExecutionFailed CUFFT_EXEC_FAILED
+kFftSetupFailed CUFFT_SETUP_FAILED  kFftInvalidSize CUFFT_INVALID_SIZE  kFftInvalidDevice CUFFT_INVALID_DEVICE
+kFftNoWorkspace CUFFT_NO_WORKSPACE  kFftNotImplemented CUFFT_NOT_IMPLEMENTED  kFftNotSupported CUFFT_NOT_SUPPORTED
+kFftForward CUFFT_FORWARD  kFftBackward CUFFT_INVERSE
+""",
     "cudnn.h": """
 kDnnPointwise CUDNN_BACKEND_POINTWISE_DESCRIPTOR  kDnnConvolution CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR
 kDnnEngine CUDNN_BACKEND_ENGINE_DESCRIPTOR  kDnnEngineConfig CUDNN_BACKEND_ENGINECFG_DESCRIPTOR
@@ -231,6 +238,7 @@ STRUCTS = {
         "  status state  waves wavesCount  reserved reserved",
     },
     "cudnn.h": {},
+    "cufft.h": {},
 }
 # Our header, a table of functions with its lists, their header, whether the list is in our header.
 TABLES = {
@@ -238,6 +246,7 @@ TABLES = {
     "nvrtc": ("libraries.h", "Nvrtc", ("RB_CUDA_NVRTC", "RB_CUDA_NVRTC_OPTIONAL"), "nvrtc.h"),
     "cublasLt": ("cublaslt.h", "CublasLt", ("RB_CUDA_CUBLASLT",), "cublasLt.h"),
     "cudnn": ("cudnn.h", "Cudnn", ("RB_CUDA_CUDNN",), "cudnn_graph.h"),
+    "cufft": ("cufft.h", "Cufft", ("RB_CUDA_CUFFT",), "cufftXt.h"),
 }
 
 
@@ -367,6 +376,7 @@ PATTERNS = {
     "nvrtc": "libnvrtc.so.1*",
     "cublasLt": "libcublasLt.so.1*",
     "cudnn": "libcudnn.so.9",
+    "cufft": "libcufft.so.1*",
 }
 
 

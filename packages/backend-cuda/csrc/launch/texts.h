@@ -14,6 +14,7 @@ extern const char* const kText_conv;
 extern const char* const kText_conv_mma;
 extern const char* const kText_elementwise;
 extern const char* const kText_float8;
+extern const char* const kText_fourier;
 extern const char* const kText_index;
 extern const char* const kText_lines;
 extern const char* const kText_loss;

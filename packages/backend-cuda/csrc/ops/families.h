@@ -14,6 +14,7 @@ constexpr uint64_t kAll = kReal | bit(RB_C64) | bit(RB_C128);
 int32_t add_attention(const RbHost* host, RbTxn* txn);
 int32_t add_create(const RbHost* host, RbTxn* txn);
 int32_t add_elementwise(const RbHost* host, RbTxn* txn);
+int32_t add_fourier(const RbHost* host, RbTxn* txn);
 int32_t add_index(const RbHost* host, RbTxn* txn);
 int32_t add_order(const RbHost* host, RbTxn* txn);
 int32_t add_random(const RbHost* host, RbTxn* txn);

@@ -304,6 +304,13 @@ FAMILIES: dict[str, dict[str, Case]] = {
         "lstm step by step": lstm(130, 2),
         "tanh": recurrent(8, 3),
     },
+    "fourier": {
+        "complex": Case(lambda x: rabbet.view_as_real(rabbet.fft.fft2(x * (1 + 0.5j))), one),
+        "real": Case(lambda x: rabbet.view_as_real(rabbet.fft.rfft2(x, norm="ortho")), one),
+        "to real": Case(
+            lambda x, y: rabbet.fft.irfftn(rabbet.complex(x, y), (x.shape[0], 2 * x.shape[1] - 2)), two
+        ),
+    },
 }  # fmt: skip
 assert tuple(FAMILIES) == family_names.FAMILIES
 
