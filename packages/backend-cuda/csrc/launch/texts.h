@@ -16,6 +16,7 @@ extern const char* const kText_elementwise;
 extern const char* const kText_float8;
 extern const char* const kText_fourier;
 extern const char* const kText_index;
+extern const char* const kText_linalg;
 extern const char* const kText_lines;
 extern const char* const kText_loss;
 extern const char* const kText_matmul;

@@ -19,6 +19,7 @@
 #include "ops/library_plans.h"
 #include "ops/loop.h"
 #include "ops/settings.h"
+#include "ops/target.h"
 
 namespace rbcuda {
 namespace {
@@ -164,28 +165,10 @@ bool is_dense(const RbTensor& t) {
   return (t.flags & RB_T_CONTIGUOUS) && reinterpret_cast<uintptr_t>(t.data) % size == 0;
 }
 
-Temporary dense_copy(const char* op, const RbTensor& t) {
-  Temporary made(t, t.dtype_id, t.ndim, t.shape);
-  copy(op, made.tensor(), t);
-  return made;
+// Dense memory for a result.
+Target target(const char* op, const RbTensor& out) {
+  return Target(op, out, is_double(out) ? 16 : 8);
 }
-
-// Dense memory for a result: its own, or some that done() copies from.
-class Target {
- public:
-  Target(const char* op, const RbTensor& out) : op_(op), out_(out) {
-    if (!is_dense(out)) room_ = Temporary(out, out.dtype_id, out.ndim, out.shape);
-  }
-  const RbTensor& tensor() const { return room_.data() ? room_.tensor() : out_; }
-  void done() const {
-    if (room_.data()) copy(op_, out_, room_.tensor());
-  }
-
- private:
-  const char* op_;
-  const RbTensor& out_;
-  Temporary room_;
-};
 
 // ---- transforms of some dimensions
 
@@ -311,7 +294,7 @@ void fourier_kernel(const rb::Args& a) {
   const bool forward = a.boolean(3);
   need_library();
   if (x.numel == 0) return;
-  const Target to(op, out);
+  const Target to = target(op, out);
   const RbTensor& result = to.tensor();
   Chunk chunk = last_chunk(x, x.ndim - static_cast<int>(rank), x.ndim);
   if (chunk.question.rank && is_dense(x)) {
@@ -332,7 +315,7 @@ void half_fourier_kernel(const rb::Args& a) {
   const int64_t rank = a.integer(1), length = x.shape[x.ndim - 1];
   need_library();
   if (out.numel == 0) return;
-  const Target to(op, out);
+  const Target to = target(op, out);
   const RbTensor& result = to.tensor();
   const int first = x.ndim - static_cast<int>(rank);
   int begin = x.ndim - 1;
@@ -355,7 +338,7 @@ void fourier_to_real_kernel(const rb::Args& a) {
   const int64_t rank = a.integer(1), length = a.integer(2);
   need_library();
   if (out.numel == 0) return;
-  const Target to(op, out);
+  const Target to = target(op, out);
   const Temporary copied = dense_copy(op, x);  // the library overwrites its input
   const RbTensor& spectrum = copied.tensor();
   const int first = x.ndim - static_cast<int>(rank);
