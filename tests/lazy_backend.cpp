@@ -486,6 +486,7 @@ int32_t rsub(void*, const RbCall* call, const RbValue* args, int32_t nargs, RbVa
 int32_t declines(void*, const RbCall*, const RbValue*, int32_t, RbValue*, int32_t) {
   return RB_E_NOTIMPL;
 }
+void lacks_a_library(const rb::Args&) { rb::fail(RB_E_NOTIMPL, "its library was not found"); }
 void breaks(const rb::Args& a) {
   broken = a.ret().device.id;
   rb::fail(RB_E_DEVICE, "lazy: a kernel failed");
@@ -530,6 +531,7 @@ int32_t init(const RbHost* host, RbTxn* txn) {
                                     {"exponential", rb::wrap<exponential>, RB_K_NO_CAPTURE, f32},
                                     {"rsub", rsub, 0, f32},
                                     {"sin", declines, 0, f32},
+                                    {"cos", rb::wrap<lacks_a_library>, 0, f32},
                                     {"neg", rb::wrap<neg>, 0, f32},
                                     {"exp", rb::wrap<breaks>, 0, f32}};
   if (int32_t code = host->publish("lazy." RB_DEVICE_EXT, RB_DEVICE_VERSION, &kDeviceTable))

@@ -42,6 +42,23 @@ assert "cumsum: no kernel for 'lazy' takes this call" in first[0] and "cumprod" 
 """)
 
 
+def test_the_warning_says_why_a_kernel_declines(lazy):
+    code = """
+first, other, silent = (said(lambda: f(x)) for f in (rabbet.cos, lambda x: rabbet.cumsum(x, 0), rabbet.sin))
+assert "cos: no kernel for 'lazy' takes this call (its library was not found); it runs on the CPU" in first[0], first
+assert "cumsum: no kernel for 'lazy' takes this call; it runs" in other[0], other
+assert "sin: no kernel for 'lazy' takes this call; it runs" in silent[0], silent
+assert rabbet.allclose(rabbet.cos(x).cpu(), rabbet.cos(x.cpu()))
+"""
+    lazy(code)
+    refused = """
+try: rabbet.cos(x)
+except NotImplementedError as error: assert "no kernel for 'lazy' (its library was not found) and no decomposition" in str(error), error
+else: raise AssertionError("it ran")
+"""
+    lazy(refused, RABBET_LAZY_FALLBACK="error")
+
+
 def test_what_is_written_is_written_and_counts_as_written(lazy):
     """In place and out=: values and version; a result that backward needs is refused afterwards."""
     lazy("""

@@ -20,9 +20,11 @@ const RbBackend kBackend = {RB_SIZE(RbBackend, streams),
                             &kStreams};
 
 void add_kernels(const RbHost* host, RbTxn* txn) {
-  for (auto* add : {add_create, add_elementwise, add_reduce, add_softmax, add_norm, add_loss,
-                    add_optim, add_pool, add_conv, add_matmul, add_scaled, add_movement, add_index,
-                    add_order, add_scan, add_search, add_random, add_attention, add_recurrent})
+  for (auto* add :
+       {add_create,    add_elementwise, add_reduce,     add_softmax, add_norm,       add_loss,
+        add_optim,     add_pool,        add_conv,       add_matmul,  add_scaled,     add_movement,
+        add_index,     add_order,       add_scan,       add_search,  add_random,     add_attention,
+        add_recurrent, add_fourier,     add_triangular, add_lu,      add_orthogonal, add_eigen})
     rb::check(add(host, txn));
 }
 

@@ -13,11 +13,20 @@ LIBRARIES = {
     "nvrtc_sim": ["nvrtc.cpp"],
     "cuda_null": ["null.cpp"],
     "cublasLt_sim": ["cublaslt.cpp", "product.cpp"],
+    "cublas_sim": ["cublas.cpp", "dense.cpp"],
+    "cusolver_sim": ["cusolver.cpp", "dense.cpp"],
+    "cufft_sim": ["cufft.cpp"],
     "cudnn_sim": [
         "cudnn.cpp", "dnn_attributes.cpp", "dnn_engines.cpp", "dnn_graph.cpp", "dnn_run.cpp", "dnn_text.cpp"
     ],
 }  # fmt: skip
-USERS = {"cublasLt_sim", "cudnn_sim"}  # of the simulated driver
+USERS = {
+    "cublasLt_sim",
+    "cublas_sim",
+    "cudnn_sim",
+    "cufft_sim",
+    "cusolver_sim",
+}  # of the simulated driver
 
 
 def sources() -> list[Path]:
@@ -92,6 +101,9 @@ def build() -> dict[str, str]:
         "RABBET_CUDA_DRIVER": str(folder / "libcuda_sim.so"),
         "RABBET_CUDA_NVRTC": str(folder / "libnvrtc_sim.so"),
         "RABBET_CUDA_CUBLASLT": str(folder / "libcublasLt_sim.so"),
+        "RABBET_CUDA_CUBLAS": str(folder / "libcublas_sim.so"),
+        "RABBET_CUDA_CUFFT": str(folder / "libcufft_sim.so"),
+        "RABBET_CUDA_CUSOLVER": str(folder / "libcusolver_sim.so"),
         "RABBET_CUDA_CUDNN": "",  # left out, so that kernels of ours run: libcudnn_sim.so is beside the others
         "CUSIM_FOLDER": str(folder),
         "RABBET_CUDA_CACHE": "0",  # libnvrtc_sim has its own
@@ -99,12 +111,15 @@ def build() -> dict[str, str]:
 
 
 def null() -> dict[str, str]:
-    """Environment variables for a driver, a compiler and cuBLASLt that do nothing."""
+    """Environment variables for a driver, a compiler and libraries that do nothing."""
     library = str(Path(build()["RABBET_CUDA_DRIVER"]).with_name("libcuda_null.so"))
     return {
         "RABBET_CUDA_DRIVER": library,
         "RABBET_CUDA_NVRTC": library,
         "RABBET_CUDA_CUBLASLT": library,
+        "RABBET_CUDA_CUBLAS": library,
+        "RABBET_CUDA_CUFFT": library,
+        "RABBET_CUDA_CUSOLVER": library,
         "RABBET_CUDA_CUDNN": "",
         "RABBET_CUDA_CACHE": "0",
     }

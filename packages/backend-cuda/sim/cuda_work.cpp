@@ -39,6 +39,10 @@ bool accesses(int device, uint32_t command, const CusimRegion& r) {
   return true;
 }
 
+// The work that runs, for cusim_touch.
+thread_local int running_device = -1;
+thread_local uint32_t running_command = 0;
+
 }  // namespace
 }  // namespace cusim
 
@@ -56,8 +60,23 @@ extern "C" int cusim_work(void* handle, const char* what, const CusimRegion* reg
   return enqueue_on(handle, what, [=](uint32_t command) {
     for (const CusimRegion& region : all)
       if (!accesses(device, command, region)) return;
+    running_device = device;
+    running_command = command;
     run(owned.get());
   });
+}
+
+extern "C" int cusim_touch(const CusimRegion* regions, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (!is_there(regions[i])) {
+      report(
+          *devices[running_device], kIllegalAddress,
+          commands().at(running_command).what + ": an address of a list is none of the device's");
+      return 0;
+    }
+    if (!accesses(running_device, running_command, regions[i])) return 0;
+  }
+  return 1;
 }
 
 extern "C" void cusim_spoil_capture(void* handle) {

@@ -1,4 +1,4 @@
-// A driver, a compiler and a library of products that do nothing, at once, for counting what the
+// A driver, a compiler and libraries that do nothing, at once, for counting what the
 // host's side costs: memory comes from one range, kernels are not compiled and do not run. Copies
 // do nothing either, but for those to the host.
 #include <sys/mman.h>
@@ -211,4 +211,81 @@ int cublasLtMatmul(void*, void*, const void*, const void*, void*, const void*, v
                    const void*, void*, void*, void*, const void*, void*, size_t, void*) {
   return launches.fetch_add(1, std::memory_order_relaxed), 0;
 }
+
+int cufftCreate(int* plan) { return *plan = static_cast<int>(++handles), 0; }
+int cufftDestroy(int) { return 0; }
+int cufftSetAutoAllocation(int, int) { return 0; }
+int cufftXtMakePlanMany(int, int, long long*, long long*, long long, long long, int, long long*,
+                        long long, long long, int, long long, size_t* size, int) {
+  return *size = 0, 0;
+}
+int cufftSetStream(int, void*) { return 0; }
+int cufftSetWorkArea(int, void*) { return 0; }
+int cufftXtExec(int, void*, void*, int) {
+  return launches.fetch_add(1, std::memory_order_relaxed), 0;
+}
+
+// Routines of cuSOLVER and cuBLAS do nothing, and need no memory.
+int cusolverDnCreate(void** solver) { return give(solver); }
+int cusolverDnSetStream(void*, void*) { return 0; }
+int cusolverDnCreateParams(void** params) { return give(params); }
+int cusolverDnCreateSyevjInfo(void** params) { return give(params); }
+int cusolverDnXpotrf_bufferSize(void*, void*, int, long long, int, const void*, long long, int,
+                                size_t* device, size_t* host) {
+  return *device = *host = 0, 0;
+}
+int cusolverDnXgetrf_bufferSize(void*, void*, long long, long long, int, const void*, long long,
+                                int, size_t* device, size_t* host) {
+  return *device = *host = 0, 0;
+}
+int cusolverDnXgeqrf_bufferSize(void*, void*, long long, long long, int, const void*, long long,
+                                int, const void*, int, size_t* device, size_t* host) {
+  return *device = *host = 0, 0;
+}
+int cusolverDnXsyevd_bufferSize(void*, void*, int, int, long long, int, const void*, long long, int,
+                                const void*, int, size_t* device, size_t* host) {
+  return *device = *host = 0, 0;
+}
+int cusolverDnXgesvd_bufferSize(void*, void*, signed char, signed char, long long, long long, int,
+                                const void*, long long, int, const void*, int, const void*,
+                                long long, int, const void*, long long, int, size_t* device,
+                                size_t* host) {
+  return *device = *host = 0, 0;
+}
+#define CUSIM_NULL(name) \
+  int name() { return launches.fetch_add(1, std::memory_order_relaxed), 0; }
+CUSIM_NULL(cusolverDnXpotrf)
+CUSIM_NULL(cusolverDnXgetrf)
+CUSIM_NULL(cusolverDnXgetrs)
+CUSIM_NULL(cusolverDnXgeqrf)
+CUSIM_NULL(cusolverDnXsyevd)
+CUSIM_NULL(cusolverDnXgesvd)
+#define CUSIM_NULL_TYPED(letter, q, he)                                                          \
+  CUSIM_NULL(cusolverDn##letter##potrfBatched)                                                   \
+  CUSIM_NULL(cusolverDn##letter##q##gqr)                                                         \
+  CUSIM_NULL(cusolverDn##letter##q##mqr)                                                         \
+  CUSIM_NULL(cusolverDn##letter##he##evjBatched)                                                 \
+  CUSIM_NULL(cublas##letter##trsm_v2)                                                            \
+  CUSIM_NULL(cublas##letter##trsmBatched)                                                        \
+  CUSIM_NULL(cublas##letter##getrfBatched)                                                       \
+  CUSIM_NULL(cublas##letter##getrsBatched)                                                       \
+  int cusolverDn##letter##q##gqr_bufferSize(void*, int, int, int, const void*, int, const void*, \
+                                            int* elements) {                                     \
+    return *elements = 0, 0;                                                                     \
+  }                                                                                              \
+  int cusolverDn##letter##q##mqr_bufferSize(void*, int, int, int, int, int, const void*, int,    \
+                                            const void*, const void*, int, int* elements) {      \
+    return *elements = 0, 0;                                                                     \
+  }                                                                                              \
+  int cusolverDn##letter##he##evjBatched_bufferSize(void*, int, int, int, const void*, int,      \
+                                                    const void*, int* elements, void*, int) {    \
+    return *elements = 0, 0;                                                                     \
+  }
+CUSIM_NULL_TYPED(S, or, sy)
+CUSIM_NULL_TYPED(D, or, sy)
+CUSIM_NULL_TYPED(C, un, he)
+CUSIM_NULL_TYPED(Z, un, he)
+int cublasCreate_v2(void** handle) { return give(handle); }
+int cublasSetStream_v2(void*, void*) { return 0; }
+int cublasSetWorkspace_v2(void*, void*, size_t) { return 0; }
 }

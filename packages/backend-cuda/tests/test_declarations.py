@@ -114,6 +114,25 @@ kLtReductions CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK
 kLtAlignmentA CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES  kLtAlignmentB CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES
 kLtAlignmentC CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES  kLtAlignmentD CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
 """,
+    "cusolver.h": """
+kSolverNotInitialized CUSOLVER_STATUS_NOT_INITIALIZED  kSolverNoMemory CUSOLVER_STATUS_ALLOC_FAILED
+kSolverInvalidValue CUSOLVER_STATUS_INVALID_VALUE  kSolverOtherArchitecture CUSOLVER_STATUS_ARCH_MISMATCH
+kSolverExecutionFailed CUSOLVER_STATUS_EXECUTION_FAILED  kSolverInternalError CUSOLVER_STATUS_INTERNAL_ERROR
+kSolverNoMatrixType CUSOLVER_STATUS_MATRIX_TYPE_NOT_SUPPORTED  kSolverNotSupported CUSOLVER_STATUS_NOT_SUPPORTED
+kNoVectors CUSOLVER_EIG_MODE_NOVECTOR  kVectors CUSOLVER_EIG_MODE_VECTOR
+""",
+    "cublas.h": """
+kBlasLower CUBLAS_FILL_MODE_LOWER  kBlasUpper CUBLAS_FILL_MODE_UPPER  kBlasPlain CUBLAS_OP_N
+kBlasTransposed CUBLAS_OP_T  kBlasAdjoint CUBLAS_OP_C  kBlasLeft CUBLAS_SIDE_LEFT  kBlasRight CUBLAS_SIDE_RIGHT
+kBlasGeneral CUBLAS_DIAG_NON_UNIT  kBlasUnit CUBLAS_DIAG_UNIT
+""",
+    "cufft.h": """
+kFftInvalidPlan CUFFT_INVALID_PLAN  kFftNoMemory CUFFT_ALLOC_FAILED  kFftInvalidType CUFFT_INVALID_TYPE
+kFftInvalidValue CUFFT_INVALID_VALUE  kFftInternalError CUFFT_INTERNAL_ERROR  kFftExecutionFailed CUFFT_EXEC_FAILED
+kFftSetupFailed CUFFT_SETUP_FAILED  kFftInvalidSize CUFFT_INVALID_SIZE  kFftInvalidDevice CUFFT_INVALID_DEVICE
+kFftNoWorkspace CUFFT_NO_WORKSPACE  kFftNotImplemented CUFFT_NOT_IMPLEMENTED  kFftNotSupported CUFFT_NOT_SUPPORTED
+kFftForward CUFFT_FORWARD  kFftBackward CUFFT_INVERSE
+""",
     "cudnn.h": """
 kDnnPointwise CUDNN_BACKEND_POINTWISE_DESCRIPTOR  kDnnConvolution CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR
 kDnnEngine CUDNN_BACKEND_ENGINE_DESCRIPTOR  kDnnEngineConfig CUDNN_BACKEND_ENGINECFG_DESCRIPTOR
@@ -231,6 +250,9 @@ STRUCTS = {
         "  status state  waves wavesCount  reserved reserved",
     },
     "cudnn.h": {},
+    "cufft.h": {},
+    "cublas.h": {},
+    "cusolver.h": {},
 }
 # Our header, a table of functions with its lists, their header, whether the list is in our header.
 TABLES = {
@@ -238,6 +260,9 @@ TABLES = {
     "nvrtc": ("libraries.h", "Nvrtc", ("RB_CUDA_NVRTC", "RB_CUDA_NVRTC_OPTIONAL"), "nvrtc.h"),
     "cublasLt": ("cublaslt.h", "CublasLt", ("RB_CUDA_CUBLASLT",), "cublasLt.h"),
     "cudnn": ("cudnn.h", "Cudnn", ("RB_CUDA_CUDNN",), "cudnn_graph.h"),
+    "cufft": ("cufft.h", "Cufft", ("RB_CUDA_CUFFT",), "cufftXt.h"),
+    "cublas": ("cublas.h", "Cublas", ("RB_CUDA_CUBLAS",), "cublas_v2.h"),
+    "cusolver": ("cusolver.h", "Cusolver", ("RB_CUDA_CUSOLVER",), "cusolverDn.h"),
 }
 
 
@@ -367,6 +392,9 @@ PATTERNS = {
     "nvrtc": "libnvrtc.so.1*",
     "cublasLt": "libcublasLt.so.1*",
     "cudnn": "libcudnn.so.9",
+    "cufft": "libcufft.so.1*",
+    "cublas": "libcublas.so.1*",
+    "cusolver": "libcusolver.so.1*",
 }
 
 

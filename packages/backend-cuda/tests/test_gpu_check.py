@@ -679,6 +679,9 @@ def test_libraries_of_the_wheels_are_named(module, monkeypatch, tmp_path):
         "cu13/lib/libnvrtc.so.13",
         "cu13/lib/libcublasLt.so.13",
         "cudnn/lib/libcudnn.so.9",
+        "cu13/lib/libcufft.so.12",
+        "cu13/lib/libcusolver.so.12",
+        "cu13/lib/libcublas.so.13",
     ):
         (tmp_path / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "nvidia" / name).touch()
@@ -693,6 +696,9 @@ def test_libraries_of_the_wheels_are_named(module, monkeypatch, tmp_path):
         "RABBET_CUDA_NVRTC": "libnvrtc.so.13",
         "RABBET_CUDA_CUBLASLT": "libcublasLt.so.13",
         "RABBET_CUDA_CUDNN": "libcudnn.so.9",
+        "RABBET_CUDA_CUFFT": "libcufft.so.12",
+        "RABBET_CUDA_CUSOLVER": "libcusolver.so.12",
+        "RABBET_CUDA_CUBLAS": "libcublas.so.13",
     }
 
 

@@ -25,6 +25,7 @@ TWINS = {
     ("conv_mma", "Phase"): ("ops/conv_mma.cpp", "Phase"),
     ("conv_mma", "ConvCall"): ("ops/conv_mma.cpp", "ConvCall"),
     ("elementwise", "Call"): ("ops/loop.h", "Call"),
+    ("fourier", "HalfSpectrum"): ("ops/fourier.cpp", "HalfSpectrum"),
     ("index", "Reach"): ("ops/index.cpp", "Reach"),
     ("loss", "Task"): ("ops/loss.cpp", "Task"),
     ("matmul", "Factor"): ("ops/product.cpp", "Factor"),

@@ -1,8 +1,11 @@
 // What the backend tells of its devices: the table "cuda.device".
 #include <cstdio>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "device/host_memory.h"
+#include "device/properties.h"
 #include "device/segments.h"
 #include "device/timing.h"
 #include "driver/cudnn.h"
@@ -80,6 +83,12 @@ RbValue string_value(const std::string& text) {
   return value;
 }
 
+using Added = std::vector<std::pair<const char*, int64_t (*)(int)>>;
+Added& added_properties() {
+  static auto* all = new Added;
+  return *all;
+}
+
 int32_t properties(void*, int32_t index, void* ctx,
                    int32_t (*add)(void* ctx, const char* name, const RbValue* value)) {
   return rb::guarded([&] {
@@ -95,6 +104,7 @@ int32_t properties(void*, int32_t index, void* ctx,
       tell(a.name, value);
     }
     if (const int64_t version = cudnn_version()) tell("cudnn_version", rb::int_value(version));
+    for (const auto& [name, value] : added_properties()) tell(name, rb::int_value(value(index)));
     if (driver().uuid) tell("uuid", string_value(uuid_of(here)));
   });
 }
@@ -176,6 +186,10 @@ int32_t poll_error(void*, int32_t index) {
 }
 
 }  // namespace
+
+void add_property(const char* name, int64_t (*value)(int device)) {
+  added_properties().emplace_back(name, value);
+}
 
 const RbDeviceTable kDeviceTable = {RB_SIZE(RbDeviceTable, work_times),
                                     0,

@@ -25,6 +25,7 @@ class Temporary {
     if (tensor_) rb::host->release(tensor_);
   }
 
+  bool is_made() const { return tensor_ != nullptr; }
   void* data() const { return tensor_ ? tensor_->data : nullptr; }
   const RbTensor& tensor() const { return *tensor_; }
 

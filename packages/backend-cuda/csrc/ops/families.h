@@ -14,6 +14,8 @@ constexpr uint64_t kAll = kReal | bit(RB_C64) | bit(RB_C128);
 int32_t add_attention(const RbHost* host, RbTxn* txn);
 int32_t add_create(const RbHost* host, RbTxn* txn);
 int32_t add_elementwise(const RbHost* host, RbTxn* txn);
+int32_t add_eigen(const RbHost* host, RbTxn* txn);
+int32_t add_fourier(const RbHost* host, RbTxn* txn);
 int32_t add_index(const RbHost* host, RbTxn* txn);
 int32_t add_order(const RbHost* host, RbTxn* txn);
 int32_t add_random(const RbHost* host, RbTxn* txn);
@@ -23,16 +25,22 @@ int32_t add_softmax(const RbHost* host, RbTxn* txn);
 int32_t add_norm(const RbHost* host, RbTxn* txn);
 int32_t add_loss(const RbHost* host, RbTxn* txn);
 int32_t add_optim(const RbHost* host, RbTxn* txn);
+int32_t add_orthogonal(const RbHost* host, RbTxn* txn);
 int32_t add_pool(const RbHost* host, RbTxn* txn);
 int32_t add_conv(const RbHost* host, RbTxn* txn);
 int32_t add_scan(const RbHost* host, RbTxn* txn);
 int32_t add_search(const RbHost* host, RbTxn* txn);
+int32_t add_lu(const RbHost* host, RbTxn* txn);
 int32_t add_matmul(const RbHost* host, RbTxn* txn);
 int32_t add_scaled(const RbHost* host, RbTxn* txn);
 int32_t add_movement(const RbHost* host, RbTxn* txn);
+int32_t add_triangular(const RbHost* host, RbTxn* txn);
 
 /// out = from, with a cast; `from` broadcasts.
 void copy(const char* op, const RbTensor& out, const RbTensor& from);
+/// out = x in one triangle, from the diagonal of that number on, and 0 in the other. `x` may be
+/// `out`.
+void triangle(const char* op, const RbTensor& out, const RbTensor& x, int64_t diagonal, bool lower);
 /// out = the number at every position, plus `step` times the position.
 void fill(const char* op, const RbTensor& out, const RbValue& start, const RbValue& step);
 

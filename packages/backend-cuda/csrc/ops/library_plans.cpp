@@ -24,16 +24,20 @@ void warn_not_started(const char* library, int device, int status) {
   rb::host->log(2, text.c_str());
 }
 
-void plan_failed(const char* library, const char* op, Device& device, CuStream stream,
-                 const std::string& what) {
-  const std::string text =
-      std::string(op) + " on 'cuda:" + std::to_string(device.index()) + "': " + what;
+void check_recovers(Device& device, CuStream stream, const std::string& text) {
   if (is_capture_invalid(stream))
     rb::fail(RB_E_DEVICE, "%s; this has invalidated the capture in progress", text.c_str());
   if (!is_capturing(stream)) {
     const CuResult status = driver().stream_query(stream);
     if (status != kNotReady) check_cuda(status, device.index(), text.c_str());
   }
+}
+
+void plan_failed(const char* library, const char* op, Device& device, CuStream stream,
+                 const std::string& what) {
+  const std::string text =
+      std::string(op) + " on 'cuda:" + std::to_string(device.index()) + "': " + what;
+  check_recovers(device, stream, text);
   if (!is_first(library, op)) return;
   const std::string warning =
       text + "; another plan of " + library + " or a kernel of this backend takes its place";

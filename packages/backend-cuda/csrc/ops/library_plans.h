@@ -3,10 +3,13 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <list>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -15,14 +18,48 @@
 
 namespace rbcuda {
 
+/// For keys that are structs of whole words without padding.
+struct HashWords {
+  template <class Key>
+  size_t operator()(const Key& key) const {
+    static_assert(sizeof(Key) % 8 == 0 && std::has_unique_object_representations_v<Key>);
+    const auto* words = reinterpret_cast<const uint64_t*>(&key);
+    uint64_t hash = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < sizeof key / 8; ++i) {
+      hash = (hash ^ words[i]) * 0xff51afd7ed558ccdu;
+      hash ^= hash >> 32;
+    }
+    return hash;
+  }
+};
+struct EqualWords {
+  template <class Key>
+  bool operator()(const Key& x, const Key& y) const {
+    return !std::memcmp(&x, &y, sizeof x);
+  }
+};
+
 /// At most `most` values by key; the least recently used one is dropped first.
 template <class Key, class Value, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
 class LruCache {
  public:
   explicit LruCache(size_t most) : most_(most) {}
 
+  size_t size() const { return kept_.size(); }
+  /// Drops the least recently used values that are too many.
+  void set_most(size_t most) {
+    most_ = most;
+    while (kept_.size() > most_) drop_oldest();
+  }
+  void drop(const Key& key) {
+    const auto at = kept_.find(key);
+    if (at == kept_.end()) return;
+    order_.erase(at->second.place);
+    kept_.erase(at);
+  }
+
   /// The value, which is the most recently used one now; `make` makes a missing one. The reference
-  /// is valid until the next call.
+  /// is valid until the next call. `most` must not be 0.
   template <class Make>
   Value& get(const Key& key, Make make) {
     const auto at = kept_.find(key);
@@ -32,11 +69,7 @@ class LruCache {
       return at->second.value;
     }
     Value made = make();
-    if (kept_.size() >= most_) {
-      const auto oldest = kept_.find(*order_.back());
-      order_.pop_back();
-      kept_.erase(oldest);
-    }
+    if (kept_.size() >= most_) drop_oldest();
     const auto added = kept_.emplace(key, Kept{std::move(made), {}}).first;
     order_.push_front(&added->first);
     added->second.place = order_.begin();
@@ -51,7 +84,13 @@ class LruCache {
     Value value;
     typename std::list<const Key*>::iterator place;
   };
-  const size_t most_;
+  void drop_oldest() {
+    const auto oldest = kept_.find(*order_.back());
+    order_.pop_back();
+    kept_.erase(oldest);
+  }
+
+  size_t most_;
   std::unordered_map<Key, Kept, Hash, Equal> kept_;
   std::list<const Key*> order_;  // most recently used first
 };
@@ -85,6 +124,10 @@ class Started {
   Handle handle_ = nullptr;
   bool is_tried_ = false;
 };
+
+/// Throws if a failure of the library on `stream` has invalidated a capture, or if the device does
+/// not recover from it. `text` says what failed.
+void check_recovers(Device& device, CuStream stream, const std::string& text);
 
 /// Call this after a plan of `library` has failed for `op`, before another plan or our kernel takes
 /// its place. Warns once for each operator and library. Throws if nothing else can run, because the

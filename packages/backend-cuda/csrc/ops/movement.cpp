@@ -185,20 +185,10 @@ void diagonal_scatter_kernel(const rb::Args& a) {
 
 template <bool Lower>
 void triangle_kernel(const rb::Args& a) {
-  const RbTensor &x = a.tensor(0), &out = a.ret();
+  const RbTensor& x = a.tensor(0);
   if (x.ndim < 2)
     rb::fail(RB_E_ARG, "%s: expected at least 2 dimensions, got %d", a.op_name(), x.ndim);
-  if (out.numel == 0) return;
-  int64_t diagonal = a.has(1) ? a.integer(1) : 0;
-  int64_t rows = out.shape[out.ndim - 2], columns = out.shape[out.ndim - 1];
-  Layout layout = layout_of(a.op_name(), {&out, &x});
-  const Kernel kernel{a.op_name(),
-                      {{"E", unit_dtype(stored_size(out.dtype_id))}, {"O", RB_U8}, {"T", RB_U8}},
-                      kText_movement,
-                      Lower ? "RB_TRIANGLE(column <= edge)\n" : "RB_TRIANGLE(column >= edge)\n"};
-  void *to = out.data, *from = x.data;
-  void* arguments[] = {&to, &from, &layout, &rows, &columns, &diagonal};
-  launch(device_of(out), kernel, layout.n, arguments);
+  triangle(a.op_name(), a.ret(), x, a.has(1) ? a.integer(1) : 0, Lower);
 }
 
 // ---- creation
@@ -286,6 +276,20 @@ const rb::KernelSpec kKernels[] = {
 };
 
 }  // namespace
+
+void triangle(const char* op, const RbTensor& out, const RbTensor& x, int64_t diagonal,
+              bool lower) {
+  if (out.numel == 0) return;
+  int64_t rows = out.shape[out.ndim - 2], columns = out.shape[out.ndim - 1];
+  Layout layout = layout_of(op, {&out, &x});
+  const Kernel kernel{op,
+                      {{"E", unit_dtype(stored_size(out.dtype_id))}, {"O", RB_U8}, {"T", RB_U8}},
+                      kText_movement,
+                      lower ? "RB_TRIANGLE(column <= edge)\n" : "RB_TRIANGLE(column >= edge)\n"};
+  void *to = out.data, *from = x.data;
+  void* arguments[] = {&to, &from, &layout, &rows, &columns, &diagonal};
+  launch(device_of(out), kernel, layout.n, arguments);
+}
 
 int32_t add_movement(const RbHost* host, RbTxn* txn) {
   return rb::add_kernels(host, txn, kBackendName, kKernels);

@@ -80,23 +80,6 @@ struct Question {
   int64_t m, n, k, batches;
   LtMatrix a, b, added, c;
 };
-struct Hash {
-  size_t operator()(const Question& q) const {
-    const auto* words = reinterpret_cast<const uint64_t*>(&q);
-    uint64_t hash = 0x9e3779b97f4a7c15u;
-    for (size_t i = 0; i < sizeof q / 8; ++i) {
-      hash = (hash ^ words[i]) * 0xff51afd7ed558ccdu;
-      hash ^= hash >> 32;
-    }
-    return hash;
-  }
-};
-struct Equal {
-  bool operator()(const Question& x, const Question& y) const {
-    return !std::memcmp(&x, &y, sizeof x);
-  }
-};
-static_assert(sizeof(Question) % 8 == 0 && std::has_unique_object_representations_v<Question>);
 
 // What is a part of a description, but not of the question.
 struct Addresses {
@@ -218,7 +201,7 @@ constexpr size_t kMostPlans = 4096;  // on each device
 struct State {
   std::mutex mutex;
   Started<LtHandle> handle;
-  LruCache<Question, Plan, Hash, Equal> plans{kMostPlans};
+  LruCache<Question, Plan, HashWords, EqualWords> plans{kMostPlans};
 };
 
 // ---- operands as the library takes them

@@ -42,13 +42,28 @@ LIBRARIES = {
     "NVRTC": "RABBET_CUDA_NVRTC",
     "cuBLASLt": "RABBET_CUDA_CUBLASLT",
     "cuDNN": "RABBET_CUDA_CUDNN",
+    "cuFFT": "RABBET_CUDA_CUFFT",
+    "cuSOLVER": "RABBET_CUDA_CUSOLVER",
+    "cuBLAS": "RABBET_CUDA_CUBLAS",
 }
 PATTERNS = {
     "RABBET_CUDA_NVRTC": "libnvrtc.so.1*",
     "RABBET_CUDA_CUBLASLT": "libcublasLt.so.1*",
     "RABBET_CUDA_CUDNN": "libcudnn.so.9",
+    "RABBET_CUDA_CUFFT": "libcufft.so.1*",
+    "RABBET_CUDA_CUSOLVER": "libcusolver.so.1*",
+    "RABBET_CUDA_CUBLAS": "libcublas.so.1*",
 }
-WHEELS = ["nvidia-cuda-nvrtc", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12"]
+WHEELS = [
+    "nvidia-cuda-nvrtc",
+    "nvidia-cublas",
+    "nvidia-cudnn-cu13",
+    "nvidia-cudnn-cu12",
+    "nvidia-cufft",
+    "nvidia-cufft-cu12",
+    "nvidia-cusolver",
+    "nvidia-cusolver-cu12",
+]
 NEEDED_FOR = {
     "nvidia-smi": "the name of the GPU",
     "g++": "building wheels, and the simulator beside the GPU",
@@ -72,6 +87,9 @@ NEEDED_FOR = {
     "NVRTC": "every kernel",
     "cuBLASLt": "products by the library",
     "cuDNN": "convolution and attention by the library",
+    "cuFFT": "Fourier transforms",
+    "cuSOLVER": "factorisations of matrices",
+    "cuBLAS": "triangular solves",
     "Python.h": "building the wheel of core",
 }
 TOOLKIT = Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda") / "bin"

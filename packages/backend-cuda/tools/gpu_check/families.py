@@ -87,6 +87,11 @@ def channels_last(x: Any, w: Any) -> Any:
     return F.conv2d(x, w, padding=1)
 
 
+def positive(x: Any) -> Any:
+    """A well-conditioned matrix with as many rows as `x`."""
+    return x @ x.t() / x.shape[1] + rabbet.eye(x.shape[0], dtype=x.dtype, device=x.device)
+
+
 def norm_inputs(rows: int, columns: int) -> list:
     return [normal(rows, columns) + 0.5, normal(columns), normal(columns)]
 
@@ -303,6 +308,25 @@ FAMILIES: dict[str, dict[str, Case]] = {
         "lstm": lstm(8, 3),
         "lstm step by step": lstm(130, 2),
         "tanh": recurrent(8, 3),
+    },
+    "fourier": {
+        "complex": Case(lambda x: rabbet.view_as_real(rabbet.fft.fft2(x * (1 + 0.5j))), one),
+        "real": Case(lambda x: rabbet.view_as_real(rabbet.fft.rfft2(x, norm="ortho")), one),
+        "to real": Case(
+            lambda x, y: rabbet.fft.irfftn(rabbet.complex(x, y), (x.shape[0], 2 * x.shape[1] - 2)), two
+        ),
+    },
+    "linalg": {
+        "cholesky": Case(lambda x: rabbet.linalg.cholesky(positive(x)), one),
+        "solve": Case(lambda x, y: rabbet.linalg.solve(positive(x), y), two),
+        "inverses": Case(lambda x: rabbet.linalg.inv(positive(x).expand(2, -1, -1)), one),
+        "determinant": Case(lambda x: rabbet.linalg.slogdet(positive(x))[1], one),
+        "triangular": Case(
+            lambda x, y: rabbet.linalg.solve_triangular(positive(x), y, upper=True), two
+        ),
+        "qr": Case(lambda x: rabbet.linalg.qr(x.t())[1].abs(), one),
+        "eigenvalues": Case(lambda x: rabbet.linalg.eigvalsh(positive(x)), one),
+        "singular values": Case(rabbet.linalg.svdvals, one),
     },
 }  # fmt: skip
 assert tuple(FAMILIES) == family_names.FAMILIES

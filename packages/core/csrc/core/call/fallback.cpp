@@ -42,25 +42,26 @@ std::string setting(int backend) {
   return "RABBET_" + name + "_FALLBACK";
 }
 
-void tell(const Op& op, int backend) {
+void tell(const Op& op, int backend, const std::string& why) {
   static std::mutex mutex;
   static auto* told = new std::set<std::pair<const Op*, int>>;
   const std::string name = setting(backend);
   const char* chosen = std::getenv(name.c_str());
+  const std::string reason = why.empty() ? "" : " (" + why + ")";
   if (chosen && !std::strcmp(chosen, "error")) {
-    fail(RB_E_NOTIMPL, "%s: no kernel for '%s' and no decomposition, and %s=error", op.name.c_str(),
-         backend_name(backend), name.c_str());
+    fail(RB_E_NOTIMPL, "%s: no kernel for '%s'%s and no decomposition, and %s=error",
+         op.name.c_str(), backend_name(backend), reason.c_str(), name.c_str());
   }
   {
     const std::lock_guard<std::mutex> lock(mutex);
     if (!told->emplace(&op, backend).second) return;
   }
-  check(warn_user(
-      (op.name + ": no kernel for '" + backend_name(backend) +
-       "' takes this call; it runs on the CPU, with copies there and back. Later calls of it "
-       "do so without a warning; " +
-       name + "=error refuses them.")
-          .c_str()));
+  check(warn_user((op.name + ": no kernel for '" + backend_name(backend) + "' takes this call" +
+                   reason +
+                   "; it runs on the CPU, with copies there and back. Later calls of it "
+                   "do so without a warning; " +
+                   name + "=error refuses them.")
+                      .c_str()));
 }
 
 TensorRef copied(const RbTensor* t, int backend, int device) {
@@ -81,11 +82,11 @@ int32_t warn_user(const char* message) {
   return warn ? warn(message) : RB_OK;
 }
 
-void run_on_cpu(const RbCall* c, const Op& op, int backend, const RbValue* args, int nargs,
-                RbValue* rets, int32_t nrets) {
+void run_on_cpu(const RbCall* c, const Op& op, int backend, const std::string& why,
+                const RbValue* args, int nargs, RbValue* rets, int32_t nrets) {
   const int device = c->device_index;
   check_not_capturing(backend, device, (op.name + ": a call that runs on the CPU").c_str());
-  tell(op, backend);
+  tell(op, backend, why);
   const int cpu = require_backend("cpu");
   if (op.mutates) check_mutated(op, args, nargs);
   Arguments a(args, nargs);

@@ -209,7 +209,10 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
     infer(op, args, nargs, inferred);
     const int compute = compute_dtype(op, args, nargs, inferred);
     if (!(handler.dtype_mask >> compute & 1)) {
-      if (can_decline(op, handler, backend)) return false;
+      if (can_decline(op, handler, backend)) {
+        set_error(RB_OK, "");  // of an earlier call
+        return false;
+      }
       if (is_added(compute)) {
         run_into_added_dtype(c, op, compute, args, nargs, rets, nrets);
         return true;
@@ -344,7 +347,7 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
                        (op.info.kind != RB_KIND_COMPOSITE || op.rules[kShapeRule].fn);
   if (!handler.fn && !on_meta && !op.core_fn) {
     if (can_decompose(op)) return decompose(c, args, nargs, rets, nrets);
-    if (falls_back(backend)) return run_on_cpu(c, op, backend, args, nargs, rets, nrets);
+    if (falls_back(backend)) return run_on_cpu(c, op, backend, "", args, nargs, rets, nrets);
     fail_no_kernel(op, backend);
   }
   if (op.has_checks()) check_arguments(op, args, nargs);
@@ -363,9 +366,11 @@ void run_general(const RbCall* c, const RbValue* args, int nargs, RbValue* rets,
   const bool done = allocates ? run_allocating(c, op, handler, backend, args, nargs, rets, nrets)
                               : run_kernel(c, op, handler, backend, args, nargs, rets, nrets);
   if (done) return;
-  set_error(RB_OK, "");  // what it may have said
-  if (can_decompose(op)) return decompose(c, args, nargs, rets, nrets);
-  run_on_cpu(c, op, backend, args, nargs, rets, nrets);
+  const bool decomposes = can_decompose(op);
+  const std::string why = decomposes ? std::string() : thread_state().message;
+  set_error(RB_OK, "");
+  if (decomposes) return decompose(c, args, nargs, rets, nrets);
+  run_on_cpu(c, op, backend, why, args, nargs, rets, nrets);
 }
 
 inline bool has_one_backend(const CallPlan& c) {

@@ -47,18 +47,48 @@ class Matmul(Group):
 
 
 class PlanCache:
-    """The plans of Fourier transforms that a device keeps: none, the transforms here have no plans."""
+    """The plans of Fourier transforms that the CUDA backend keeps for one device, the most recently used ones.
+
+    `max_size`: how many are kept, 4096 by default; 0 keeps none.
+    """
 
     def __init__(self, device_index: int) -> None:
         self.device_index = device_index
-        self.max_size = 4096
+        self._max_size = 4096
 
     @property
     def size(self) -> int:
-        return 0
+        """How many plans there are."""
+        properties = _C.device_properties(_C.device("cuda", self.device_index))
+        return int(properties.get("cufft_plan_cache_size", 0))
+
+    @size.setter
+    def size(self, value: int) -> None:
+        raise RuntimeError(
+            ".size is a read-only property showing the number of plans currently in the cache. To change the cache "
+            "capacity, set cufft_plan_cache.max_size."
+        )
+
+    @property
+    def max_size(self) -> int:
+        return self._max_size
+
+    @max_size.setter
+    def max_size(self, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise RuntimeError(f"cuFFT plan cache size must be non-negative, but got {value!r}")
+        self._max_size = value
+        self._keep(value)
+
+    def _keep(self, most: int) -> int:
+        """Tell the backend how many plans it may keep, and ask how many it has; it drops the others then."""
+        _C.set_setting(f"cuda.cufft_plan_cache.max_size.{self.device_index}", most)
+        return self.size
 
     def clear(self) -> None:
         """Drop the plans."""
+        self._keep(0)
+        self._keep(self._max_size)
 
 
 class PlanCaches:
@@ -68,15 +98,29 @@ class PlanCaches:
         self._caches: dict[int, PlanCache] = {}
 
     def __getitem__(self, device: Any) -> PlanCache:
-        index = device if isinstance(device, int) else _C.device(device).index or 0
+        from ..cuda import _devices
+
+        index = device
+        if not isinstance(device, int) or isinstance(device, bool):
+            index = _devices.checked("cufft_plan_cache", device).index
+        if not 0 <= index < _devices.count():
+            raise RuntimeError(
+                f"cufft_plan_cache: expected 0 <= device index < {_devices.count()}, but got device with index {index}"
+            )
         return self._caches.setdefault(index, PlanCache(index))
 
     def _current(self) -> PlanCache:
-        return self[_C.current_device("cuda")]
+        from ..cuda import _devices
+
+        return self[_devices.checked("cufft_plan_cache")]
 
     @property
     def size(self) -> int:
         return self._current().size
+
+    @size.setter
+    def size(self, value: int) -> None:
+        self._current().size = value
 
     @property
     def max_size(self) -> int:
