@@ -62,6 +62,33 @@ _GAMMA = [
     *even(-60, -8, 8), *around(0.875, 1.0, 1.4616321449683622, 1.5, 2.0, 2.5, 8.5),
 ]  # fmt: skip
 _TAILS = signed(spread(-1000, -8, 4)) + even(-37.5, -1, 40) + even(-1, 1, 16) + even(1, 8, 10)
+_SHAPES = [
+    *spread(-300, -4, 5),
+    0.3,
+    0.9,
+    1.0,
+    1.5,
+    2.0,
+    2.3,
+    5.5,
+    14.2,
+    29.7,
+    31.0,
+    97.3,
+    1234.5,
+    2.0**17 + 0.3,
+]
+# Parts of the shape, and distances from it in standard deviations.
+_INCOMPLETE_GAMMA = [
+    *((a, a * r) for a in _SHAPES for r in (1e-9, 0.02, 0.4999, 0.83, 1.0, 1.21, 1.7001, 4.3) if a < 1000 or 0.6 < r < 1.6),
+    *((a, a + d * math.sqrt(a)) for a in _SHAPES if a > 20 for d in (-8.3, -3.1, -0.9, 0.01, 1.2, 5.4, 20.7) if a + d * math.sqrt(a) > 0),
+    *grid([1e-300, 1e-4, 0.02, 0.4, 0.95, 1.8], [1e-4, 0.1, 0.45, 0.57, 0.67, 0.699, 0.71, 1.3, 3.7, 44.0, 633.3, 738.0]),
+]  # fmt: skip
+_DEGREES = [2.0, 3.0, 6.0, 7.0, 30.0, 501.0, 2977.0]
+_CHEBYSHEV = grid(even(-1, 1, 12) + even(0.99, 1, 3) + around(1.0)[:3], _DEGREES) + grid(
+    even(-4, 4, 8) + [1 + 2.0**-12, -1 - 2.0**-30], [1.0, 2.0, 5.0, 30.0]
+)
+_SHIFTED = [((x + 1) / 2, n) for x, n in _CHEBYSHEV] + grid(spread(-60, -2, 6), _DEGREES)
 _POLYNOMIALS = grid(even(-1, 1, 12) + even(-3, 3, 8) + even(0, 20, 6), [2.0, 3.0, 5.0, 8.0, 30.0])
 
 POINTS: dict[str, Points] = {
@@ -87,9 +114,9 @@ POINTS: dict[str, Points] = {
     "erfcx": alone(signed(spread(-1000, -8, 4)) + even(-26, 0, 30) + even(0, 8, 30) + spread(3, 1000, 10) + around(2.0)),
     "erfinv": alone(signed(spread(-1000, -4, 6)) + even(-1, 1, 60) + [1 - x for x in spread(-53, -4, 20)]),
     "ndtr": alone(_TAILS),
-    "log_ndtr": alone(_TAILS + [-x for x in spread(5, 500, 10)] + even(8, 37, 8)),
+    "log_ndtr": alone(_TAILS + [-x for x in spread(5, 500, 10)] + even(8, 37, 8) + even(0.7, 1.5, 20) + [0.8438863420812364]),
     "ndtri": alone(spread(-1060, -4, 40) + even(0, 1, 40) + [1 - x for x in spread(-53, -4, 10)] + around(0.5)),
-    "gammaln": alone(_GAMMA),
+    "gammaln": alone(_GAMMA + [-x for x in spread(-1074, -1000, 4)]),
     "digamma": alone(_GAMMA),
     "logit": alone(spread(-1060, -3, 10) + even(0, 1, 50) + [1 - x for x in spread(-53, -4, 8)] + around(0.25, 0.5, 0.75)),
     "expit": alone(even(-740, -40, 16) + even(-40, 40, 40)),
@@ -100,13 +127,18 @@ POINTS: dict[str, Points] = {
     "log1p": alone(signed(spread(-1000, -4, 6)) + even(-1, 3, 30) + spread(2, 1000, 10)),
     "xlogy": grid([0.3, -2.5], spread(-1000, 1000, 20) + even(0.5, 2, 20)),
     "xlog1py": grid([0.3, -2.5], spread(-500, 1000, 20) + even(-1, 1, 20)),
-    "zeta": grid([1.0000001, 1.25, 2.0, 3.5, 10.0, 55.0], [0.01, 0.6, 1.0, 3.7, 20.3, 5000.7])
+    "zeta": [(1.0000000000258562, 10469.842072767962)] + grid([1 + 2.0**-40, 1.0000001, 1.25, 2.0, 3.5, 10.0, 55.0], [0.01, 0.6, 1.0, 3.7, 20.3, 5000.7])
     + grid([2.0, 3.0, 6.0], [-0.6, -3.3, -12.8]),
     **dict.fromkeys(
         ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"], _POLYNOMIALS
     ),
     "polygamma": grid([1.0, 2.0, 5.0, 20.0, 100.0, 170.0, 171.0], [0.01, 0.99, 1.0, 3.3, 20.7, 1000.3, 2.0**40])
     + grid([1.0, 2.0, 5.0, 20.0], [-0.3, -0.51, -2.9, -7.4, -20.7]),
+    "gammainc": _INCOMPLETE_GAMMA,
+    "gammaincc": _INCOMPLETE_GAMMA,
+    "multigammaln": [(p / 2 - 0.5 + x, p) for p in (1.0, 2.0, 3.0, 7.0) for x in spread(-20, 400, 8) + even(0, 5, 8)],
+    **{f"chebyshev_polynomial_{kind}": _CHEBYSHEV for kind in "tuvw"},
+    **{f"shifted_chebyshev_polynomial_{kind}": _SHIFTED for kind in "tuvw"},
 }  # fmt: skip
 
 

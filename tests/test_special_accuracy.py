@@ -19,17 +19,21 @@ from special_points import POINTS, points
 
 VALUES = json.loads((Path(__file__).parent / "special_values.json").read_text())
 BOUND = {"float64": 4.0, "float32": 2.0}
+# Functions of an int and a tensor: where the int stands.
+NUMBERS = {"polygamma": 0, "multigammaln": 1}
 
 
 def computed(name: str, dtype: str, given: list[tuple[float, ...]]) -> np.ndarray:
     columns = [np.array(column, dtype) for column in zip(*given, strict=True)]
     f = getattr(rabbet.special, name)
-    if name != "polygamma":
+    if name not in NUMBERS:
         return f(*(rabbet.from_numpy(c) for c in columns)).numpy().astype(np.float64)
     out = np.empty(len(given))
-    for n in np.unique(columns[0]):
-        at = columns[0] == n
-        out[at] = f(int(n), rabbet.from_numpy(columns[1][at])).numpy()
+    place = NUMBERS[name]
+    for n in np.unique(columns[place]):
+        at = columns[place] == n
+        x = rabbet.from_numpy(columns[1 - place][at])
+        out[at] = (f(int(n), x) if place == 0 else f(x, int(n))).numpy()
     return out
 
 

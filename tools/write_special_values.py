@@ -1,6 +1,7 @@
 """Write tests/special_values.json: values of functions of `rabbet.special` by mpmath, at tests/special_points.py.
 
-Run it with a Python that has mpmath and numpy: `python tools/write_special_values.py`. Each value is a float64, what it
+Run it with a Python that has mpmath and numpy: `python tools/write_special_values.py [NAME ...]`, which writes the values of
+the functions named again. Each value is a float64, what it
 is off by in thousandths of a unit in its last place, and the exponent of a unit of the last place. Near a zero that unit
 is that of the function's scale: of the modulus of oscillating functions, and of the largest term where a reflection
 formula has terms of both signs.
@@ -103,7 +104,56 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "laguerre_polynomial_l": lambda x, n: mp.laguerre(n, 0, x),
     "legendre_polynomial_p": lambda x, n: mp.legendre(n, x),
     "polygamma": lambda n, x: (-1) ** (int(n) + 1) * mp.factorial(n) * hurwitz(n + 1, x),
+    "gammainc": lambda a, x: incomplete_gamma(a, x)[0],
+    "gammaincc": lambda a, x: incomplete_gamma(a, x)[1],
+    "multigammaln": lambda x, p: sum(multigammaln_terms(x, p)),
+    "chebyshev_polynomial_t": lambda x, n: chebyshev(x, n, x),
+    "chebyshev_polynomial_u": lambda x, n: chebyshev(x, n, 2 * x),
+    "chebyshev_polynomial_v": lambda x, n: chebyshev(x, n, 2 * x - 1),
+    "chebyshev_polynomial_w": lambda x, n: chebyshev(x, n, 2 * x + 1),
 }  # fmt: skip
+
+
+def shifted(f: Callable[..., Value]) -> Callable[..., Value]:
+    return lambda x, n: f(2 * x - 1, n)
+
+
+for _kind in "tuvw":
+    FUNCTIONS[f"shifted_chebyshev_polynomial_{_kind}"] = shifted(
+        FUNCTIONS[f"chebyshev_polynomial_{_kind}"]
+    )
+
+
+def incomplete_gamma(a: Value, x: Value) -> tuple[Value, Value]:
+    """P and Q, from the power series of P; the digits that 1 - P loses where Q is small are there."""
+    with mp.workdps(400 + int(-mp.log10(a) if a < 1 else mp.log10(a))):
+        term = total = mpf(1)
+        k = 0
+        while k < x or term > total * mpf(10) ** -mp.dps:
+            k += 1
+            term *= x / (a + k)
+            total += term
+        lower = mp.exp(a * mp.log(x) - x - mp.loggamma(a + 1)) * total
+        return lower, 1 - lower
+
+
+def multigammaln_terms(x: Value, p: Value) -> list[Value]:
+    return [mp.loggamma(x - mpf(k) / 2) for k in range(int(p))] + [p * (p - 1) / 4 * mp.log(mp.pi)]
+
+
+def chebyshev(x: Value, n: Value, first: Value) -> Value:
+    """The recurrence from 1 and `first`, which grows rounding errors by at most n ** 2."""
+    before, value = mpf(1), first
+    for _ in range(int(n) - 1):
+        before, value = value, 2 * x * value - before
+    return value
+
+
+def amplitude(
+    root: Callable[[Value], Value], most: Callable[[Value], Value]
+) -> Callable[..., Value]:
+    """Of an oscillation between -1 and 1, which ends in the value `most`."""
+    return lambda x, n: min(1 / mp.sqrt(root(x)), most(n)) if abs(x) < 1 else 0
 
 
 def hurwitz(s: Value, q: Value) -> Value:
@@ -136,7 +186,16 @@ SCALES: dict[str, Callable[..., Value]] = {
     "digamma": lambda x: max(abs(mp.digamma(1 - x)), mp.pi, abs(mp.pi * mp.cospi(x) / mp.sinpi(x))) if x < 0 else 0,
     "zeta": lambda s, q: both_sides(s, q) if q < 0 else 0,
     "polygamma": lambda n, x: mp.factorial(n) * both_sides(n + 1, x) if x < 0 else 0,
+    "multigammaln": lambda x, p: max(map(abs, multigammaln_terms(x, p))),
+    "chebyshev_polynomial_t": amplitude(lambda x: mpf(1), lambda n: mpf(1)),
+    "chebyshev_polynomial_u": amplitude(lambda x: 1 - x * x, lambda n: n + 1),
+    "chebyshev_polynomial_v": amplitude(lambda x: (1 + x) / 2, lambda n: 2 * n + 1),
+    "chebyshev_polynomial_w": amplitude(lambda x: (1 - x) / 2, lambda n: 2 * n + 1),
 }  # fmt: skip
+for _kind in "tuvw":
+    SCALES[f"shifted_chebyshev_polynomial_{_kind}"] = shifted(
+        SCALES[f"chebyshev_polynomial_{_kind}"]
+    )
 
 
 def rounded(x: Value) -> float:
@@ -161,9 +220,14 @@ def entry(name: str, point: tuple[float, ...], digits: int, least: int) -> list[
     return [high, int(mp.nint((value - mpf(high)) / mp.ldexp(1, unit) * 1000)), unit]
 
 
-def main() -> None:
+def main(wanted: list[str]) -> None:
+    known = json.loads(TARGET.read_text()) if wanted else {}
     lines = []
     for name in POINTS:
+        if wanted and name not in wanted:
+            for key in (f"{name} float64", f"{name} float32"):
+                lines.append(f'"{key}": {json.dumps(known[key], separators=(",", ":"))}')
+            continue
         for dtype, digits, least in (("float64", 52, -1022), ("float32", 23, -126)):
             found = []
             for point in points(name, dtype):
@@ -180,4 +244,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

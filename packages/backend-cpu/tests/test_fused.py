@@ -20,6 +20,12 @@ WORDS: dict[tuple[str, str], list[Any]] = {
     ("hardtanh", "min_val"): [-1, -2, 0.5],
     ("hardtanh", "max_val"): [1, 0.7],
     ("softshrink", "lambd"): [0.5, 0, 1.5],
+    ("gamma_exponent", "low"): [False, True],
+    ("gamma_central", "low"): [False, True],
+    ("chebyshev_wave", "odd"): [False, True],
+    ("chebyshev_growth", "odd"): [False, True],
+    ("chebyshev", "kind"): [1, 2, 3, 4],
+    ("chebyshev", "shifted"): [False, True],
 }
 NUMBERS = [1, 0.7, -2]
 STAND_INS = {"pow": [0, 1, 2, 3, -1, 0.5, 2.5, -2]}

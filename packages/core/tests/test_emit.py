@@ -82,6 +82,22 @@ def test_bodies_compute_what_the_formulas_say(bodies: ctypes.CDLL) -> None:
     assert math.isclose(call(bodies, "rsqrt", 4.0), 0.5)
 
 
+def test_bodies_of_long_formulas(bodies: ctypes.CDLL) -> None:
+    """Those of special functions call other records, in twice the digits."""
+    # Q(n, x) = exp(-x) * (1 + x + ... + x ** (n - 1) / (n - 1)!), and -P where P is smaller.
+    for n, x in ((1, 0.8), (1, 40.0), (5, 7.5), (20, 22.0), (60, 61.0), (60, 170.0)):
+        q = math.exp(-x) * math.fsum(x**k / math.factorial(k) for k in range(n))
+        assert math.isclose(call(bodies, "incomplete_gamma", n, x), q, rel_tol=1e-14)
+    assert math.isclose(call(bodies, "incomplete_gamma", 1, 0.2), math.expm1(-0.2), rel_tol=1e-14)
+    for x in (-30.0, -1.5, 0.0, 0.9, 4.0):
+        tail = math.erfc(abs(x) / math.sqrt(2)) / 2
+        want = math.log(tail) if x < 0 else math.log1p(-tail)
+        assert math.isclose(call(bodies, "log_ndtr", x), want, rel_tol=1e-14)
+    for n, x in ((3, 0.25), (40, -0.9), (11, 1.5)):
+        want = math.cos(n * math.acos(x)) if x <= 1 else math.cosh(n * math.acosh(x))
+        assert math.isclose(call(bodies, "chebyshev", x, n), want, rel_tol=1e-12)
+
+
 def test_numbers_of_the_call_are_parameters(bodies: ctypes.CDLL) -> None:
     for slope in (0.01, 2.5):
         assert call(bodies, "leaky_relu", -2.0, slope) == -2.0 * slope

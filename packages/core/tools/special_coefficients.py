@@ -2,7 +2,7 @@
 
     python special_coefficients.py [NAME ...]
 
-Prints each definition as the record files hold it and, as a comment, the largest error of the fit relative to the
+Prints each definition as the record files hold it (`temme` is nine of them) and, as a comment, the largest error of the fit relative to the
 function's largest value in units of 2^-53. A fit is a polynomial in s, which runs from -1 to 1 over the interval, or in t, the distance
 of the argument from `origin`: that is exact where s would be rounded, and the terms of some functions then have one sign.
 Needs mpmath.
@@ -151,7 +151,54 @@ def logit_root(w: Any) -> Any:
     return 2 * mp.atanh(d) / d
 
 
+def stirling_factor(t: Any) -> Any:
+    """sqrt(a) * exp(a * log(a) - a) / gamma(a + 1) - 0.390625 at a = 1 / t."""
+    if t < mpf(10) ** -12:
+        return (1 - t / 12) / mp.sqrt(2 * mp.pi) - mpf("0.390625")
+    a = 1 / t
+    return mp.sqrt(a) * mp.exp(a * mp.log(a) - a - mp.loggamma(a + 1)) - mpf("0.390625")
+
+
+def lgamma_slope(a: Any) -> Any:
+    """lgamma(1 + a) / a."""
+    return mp.loggamma(1 + a) / a if a > mpf(10) ** -20 else -mp.euler
+
+
+def temme(count: int) -> list[list[Any]]:
+    """Taylor coefficients of the first functions of Temme's expansion, up to a distance of 0.64 and for a above 30.
+
+    NIST Digital Library of Mathematical Functions, 8.12.7 to 8.12.11: eta ** 2 / 2 = mu - log(1 + mu), and mu, 1 / mu and the
+    functions are power series in eta.
+    """
+    size = 70
+    mu = [mpf(0), mpf(1)]
+    for n in range(2, size + 2):  # mu * mu' = eta * (1 + mu)
+        mu.append((mu[n - 1] - sum(i * mu[i] * mu[n + 1 - i] for i in range(2, n))) / (n + 1))
+    inverse = [mpf(1)]  # of mu / eta
+    for n in range(1, size):
+        inverse.append(-sum(mu[k + 1] * inverse[n - k] for k in range(1, n + 1)))
+    regular = inverse[1:]  # 1 / mu - 1 / eta
+    functions = [regular]
+    for _ in range(1, count):
+        last = functions[-1]
+        functions.append(
+            [
+                (n + 2) * c - last[1] * r
+                for n, (c, r) in enumerate(zip(last[2:], regular, strict=False))
+            ]
+        )
+    kept = []
+    for k, function in enumerate(functions):
+        least = mpf(2) ** -58 * mpf(30) ** k * mp.sqrt(2 * mp.pi * 30)
+        last = max(n for n in range(45) if abs(function[n]) * mpf("0.64") ** n > least)
+        kept.append(function[: last + 1])
+    return kept
+
+
 FITS = {
+    "stirling_factor": Fit(stirling_factor, 0, mpf("0.5"), 19),
+    "gamma_inverse": Fit(lambda a: mp.rgamma(1 + a) - 1, 0, 2, 21),
+    "lgamma_slope": Fit(lgamma_slope, 0, mpf("1.02"), 26),
     "logit_of_square": Fit(logit_root, 0, mpf("0.25"), 16, 0),
     "sinc_of_square": Fit(sinc_root, 0, mpf("0.25"), 8, 0),
     "erfcx_far": Fit(erfcx_series, 0, mpf("0.5"), 19, 0),
@@ -223,15 +270,23 @@ def error(fit: Fit, given: list[float]) -> float:
     return float(worst / largest * 2**53)
 
 
+def written(name: str, variable: str, given: list[float]) -> str:
+    text = f"def {name}({variable}) = " + f" + {variable} * (".join(repr(c) for c in given)
+    text += ")" * (len(given) - 1)
+    lines = textwrap.wrap(text, 118, subsequent_indent=" " * 10, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
 def definition(name: str, fit: Fit) -> str:
     given = [float(c) for c in coefficients(fit)]
     variable = "s" if fit.origin is None else "t"
-    text = f"def {name}({variable}) = " + f" + {variable} * (".join(repr(c) for c in given)
-    text += ")" * fit.degree
-    lines = textwrap.wrap(text, 118, subsequent_indent=" " * 10, break_on_hyphens=False)
-    return "\n".join(lines) + f"\n# error {error(fit, given):.2f} x 2^-53"
+    return written(name, variable, given) + f"\n# error {error(fit, given):.2f} x 2^-53"
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or FITS:
-        print(definition(wanted, FITS[wanted]), flush=True)
+    for wanted in sys.argv[1:] or [*FITS, "temme"]:
+        if wanted == "temme":
+            for k, function in enumerate(temme(9)):
+                print(written(f"temme_{k}", "e", [float(c) for c in function]), flush=True)
+        else:
+            print(definition(wanted, FITS[wanted]), flush=True)

@@ -132,9 +132,7 @@ def test_incomplete_gamma_function():
     x = scipy.special.gammaincinv(a, rng.uniform(0.001, 0.999, 400))
     x, a = np.r_[x, 0.0, 1e3, 1e-3], np.r_[a, 2.0, 2.0, 500.0]
     got = gammainc(rabbet.from_numpy(a), rabbet.from_numpy(x)).numpy()
-    np.testing.assert_allclose(got, scipy.special.gammainc(a, x), 2e-7, 1e-12)
-    few = a < 400
-    np.testing.assert_allclose(got[few], scipy.special.gammainc(a, x)[few], 2e-12, 1e-15)
+    np.testing.assert_allclose(got, scipy.special.gammainc(a, x), 1e-12, 1e-15)
     inputs = tuple(ours(v).requires_grad_() for v in ([0.4, 3.0, 30.0], [0.7, 2.0, 36.0]))
     assert rabbet.autograd.gradcheck(gammainc, inputs)
 

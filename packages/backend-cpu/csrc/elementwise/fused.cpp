@@ -75,6 +75,7 @@ int32_t run_fused(void* self, const RbCall*, const RbValue* args, int32_t nargs,
   if (body < 0) return RB_E_NOTIMPL;
   FusedContext ctx;
   ctx.body = table.bodies[body];
+  if (!ctx.body.f32 && out.dtype_id != RB_F64) return RB_E_NOTIMPL;
   ctx.inputs = kShapes[body].inputs;
   for (int k = 0; k < kMaxNumbers; ++k) {
     ctx.f64[k] = operands.numbers[k];

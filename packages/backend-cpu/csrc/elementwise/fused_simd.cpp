@@ -53,7 +53,10 @@ int rows(const LoopArgs* a) {
 }
 template <class F>
 constexpr FusedBody body() {
-  if constexpr (F::inputs == 1 && F::numbers == 0)
+  if constexpr (F::wide)
+    return {nullptr, &fused_loop<double, F>, nullptr,
+            F::inputs == 1 && F::numbers == 0 ? &rows<double, F> : nullptr};
+  else if constexpr (F::inputs == 1 && F::numbers == 0)
     return {&fused_loop<float, F>, &fused_loop<double, F>, &rows<float, F>, &rows<double, F>};
   else
     return {&fused_loop<float, F>, &fused_loop<double, F>, nullptr, nullptr};

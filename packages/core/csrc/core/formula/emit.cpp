@@ -106,7 +106,9 @@ struct Scope {
 
 class Evaluation {
  public:
-  Evaluation(Dialect dialect, const EmitPath& path) : dialect_(dialect), path_(path) {}
+  /// `numbers_stand_in`: a Tensor argument may be a number.
+  Evaluation(Dialect dialect, const EmitPath& path, bool numbers_stand_in)
+      : dialect_(dialect), path_(path), numbers_stand_in_(numbers_stand_in) {}
 
   Symbol block(Scope& scope, int32_t entry) {
     const Instruction* const code = scope.f.code.data();
@@ -228,11 +230,14 @@ class Evaluation {
     if (x.kind == Symbol::kUnknown) throw Unsupported();
     if (x.kind != Symbol::kArgument && x.kind != Symbol::kOptional) return x;
     auto question = [&](Question::Kind kind) { return Question{kind, x.index, "", {}, {}, true}; };
-    std::vector<Question> options{question(Question::kIsTensor), question(Question::kIsNumber)};
+    std::vector<Question> options{question(Question::kIsTensor)};
+    if (numbers_stand_in_) options.push_back(question(Question::kIsNumber));
     if (x.kind == Symbol::kOptional) options.push_back(question(Question::kIsNone));
-    const int kind = choose("kind " + std::to_string(x.index), std::move(options));
-    if (kind == 2) return constant(value_none());
-    if (kind == 0) return symbol(Symbol::kInput, x.index);
+    const std::vector<Question> asked = options;
+    const int at = choose("kind " + std::to_string(x.index), std::move(options));
+    const Question::Kind kind = asked[at].kind;
+    if (kind == Question::kIsNone) return constant(value_none());
+    if (kind == Question::kIsTensor) return symbol(Symbol::kInput, x.index);
     stand_ins_.push_back(x.index);
     return number(HostNumber{HostNumber::kValue, 0, x.index, {}, {}});
   }
@@ -480,6 +485,7 @@ class Evaluation {
 
   const Dialect dialect_;
   const EmitPath& path_;
+  const bool numbers_stand_in_;
   std::vector<int> stand_ins_;
   std::map<std::string, std::string> known_;
   int packs_ = Primitive::kPacked, depth_ = 0;
@@ -552,10 +558,16 @@ void drop_unused(LoopBody& body) {
                          std::make_move_iterator(kept.rend()));
 }
 
+// Only users give numbers in the place of tensors, and records that they do not see have no bodies
+// for that.
+bool users_see(const Op& op) {
+  return op.as_function || op.as_method || op.as_inplace || !op.exposed_in.empty();
+}
+
 }  // namespace
 
 std::unique_ptr<Ways> Emission::explore(const Op& op, int argument, int32_t entry, EmitPath& path) {
-  Evaluation evaluation(dialect_, path);
+  Evaluation evaluation(dialect_, path, users_see(op));
   auto ways = std::make_unique<Ways>();
   try {
     const Formula& f = compiled(op);
@@ -568,6 +580,7 @@ std::unique_ptr<Ways> Emission::explore(const Op& op, int argument, int32_t entr
     body.inputs = static_cast<int>(evaluation.inputs.size());
     body.numbers = static_cast<int>(evaluation.numbers.size());
     body.packs = body.heavy ? evaluation.packs() : +Primitive::kScalar;
+    body.wide = argument < 0 && op.compute_text == "float64";
     const bool of_tensors = std::any_of(evaluation.inputs.begin(), evaluation.inputs.end(),
                                         [](const BodyInput& in) { return !in.is_number; });
     if (!of_tensors || body.inputs > RB_EMIT_INPUTS || body.numbers > RB_EMIT_NUMBERS)
@@ -594,7 +607,10 @@ int Emission::index_of(LoopBody body) {
   for (const std::string& s : body.statements) key += "\n" + s;
   key += "\n" + body.result;
   const auto [at, is_new] = known_.emplace(std::move(key), static_cast<int>(bodies_.size()));
-  if (is_new) bodies_.push_back(std::move(body));
+  if (is_new)
+    bodies_.push_back(std::move(body));
+  else
+    bodies_[at->second].wide &= body.wide;
   return at->second;
 }
 

@@ -55,6 +55,7 @@ struct LoopBody {
   std::string result;
   bool heavy = false;
   int packs = Primitive::kScalar;
+  bool wide = false;  // every record that it serves computes in float64
 };
 
 struct BodyInput {

@@ -51,6 +51,7 @@ std::map<std::string, std::string> Emission::files() const {
     const std::string name = "fused_" + number_text(i);
     bodies += "struct " + name + " {\n  static constexpr int inputs = " + number_text(b.inputs) +
               ", numbers = " + number_text(b.numbers) + ", packs = " + number_text(b.packs) +
+              ";\n  static constexpr bool wide = " + (b.wide ? "true" : "false") +
               ";\n  template <class T>\n  RB_INLINE T f(";
     for (int k = 0; k < RB_EMIT_INPUTS; ++k)
       bodies += "[[maybe_unused]] T x" + number_text(k) + ", ";

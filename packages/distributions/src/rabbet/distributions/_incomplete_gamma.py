@@ -1,10 +1,10 @@
-"""The regularized incomplete gamma function P(a, x), and how its quantiles move with a; all in float64.
+"""The regularized incomplete gamma function P(a, x) with derivatives by both, and how its quantiles move with a.
 
-Up to a = 400 by the power series for x <= a + 1 and by Legendre's continued fraction of 1 - P above; beyond by the expansion
-of the quantile in the normal quantile z (Goldberg and Levine 1946). The numbers of terms give 13 digits up to 400; beyond it is 8.
+The latter in float64: up to a = 400 by the power series for x <= a + 1 and by Legendre's continued fraction of 1 - P above;
+beyond by the expansion of the quantile in the normal quantile z (Goldberg and Levine 1946). The numbers of terms give 13 digits
+up to 400; beyond it is 8.
 """
 
-import math
 from typing import Any
 
 import rabbet
@@ -35,17 +35,6 @@ def _choose(a: Tensor, log_x: Tensor, left: Any, right: Any, large: Any) -> Tens
 def quantile_slope(a: Tensor, log_x: Tensor) -> Tensor:
     """d log(x) / da at constant P(a, x): minus the derivative of P by a over the density, over x."""
     return _choose(a, log_x, _slope_left, _slope_right, _slope_large)
-
-
-def _value(a: Tensor, x: Tensor) -> Tensor:
-    """P(a, x)."""
-    return _choose(
-        a,
-        x.log(),
-        lambda a, log_x: _series(a, log_x)[0] * _scaled_density(a, log_x),
-        lambda a, x: 1 - _scaled_density(a, x.log()) / _fraction(a, x)[0],
-        lambda a, x: 0.5 * (-_normal_quantile(a, x) / math.sqrt(2)).erfc(),
-    )
 
 
 def _scaled_density(a: Tensor, log_x: Tensor) -> Tensor:
@@ -110,8 +99,7 @@ class _GammaInc(Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(a, x)
-        value = _value(a.double(), x.double().clamp(min=0))
-        return rabbet.where(x == 0, 0.0, value).to(x.dtype)
+        return rabbet.igamma(a, x.clamp(min=0))
 
     @staticmethod
     @once_differentiable
