@@ -110,25 +110,43 @@ RB_INLINE V slope_of(const V& d, const V& distance, const V& p) {
     return vm_select(d == V(0), V(0), sign_of(d) * vm_pow(size_of(d), p - V(1)));
   }
 }
-template <Norm N, class V, class T>
-RB_INLINE void slope_step(const T* x, const T* y, const T& factor, const T& distance, const T& p,
-                          T* to) {
-  const V d = pack_load<V>(x) - pack_load<V>(y);
-  pack_store(to, vm_fma(V(factor), slope_of<N>(d, V(distance), V(p)), pack_load<V>(to)));
+// K vectors V of a row, which stay in registers.
+template <Norm N, class V, int K, class T>
+RB_INLINE void slope_block(const T* x, const T* rows, int64_t step, int64_t count, const T* factors,
+                           const T* distance, T p, T* to) {
+  constexpr int kLane = kLanesOf<V>;
+  V own[K], sum[K];
+  for (int k = 0; k < K; ++k) {
+    own[k] = pack_load<V>(x + k * kLane);
+    sum[k] = pack_load<V>(to + k * kLane);
+  }
+  for (int64_t r = 0; r < count; ++r) {
+    const V factor(factors[r]), size(distance[r]);
+    for (int k = 0; k < K; ++k) {
+      const V d = own[k] - pack_load<V>(rows + r * step + k * kLane);
+      sum[k] = vm_fma(factor, slope_of<N>(d, size, V(p)), sum[k]);
+    }
+  }
+  for (int k = 0; k < K; ++k) pack_store(to + k * kLane, sum[k]);
 }
 template <Norm N, class T>
 void slope(const T* x, const T* rows, int64_t step, int64_t count, int64_t m, const T* gradient,
            const T* distance, T p, T* to) {
   if constexpr (N == Norm::kZero) return;
   using V = Pack<T, 1>;
-  constexpr int kLane = kLanesOf<V>;
-  for (int64_t r = 0; r < count; ++r) {
-    const T factor = factor_of<N>(gradient[r], distance[r], p);
-    const T* const y = rows + r * step;
+  constexpr int kLane = kLanesOf<V>, kWide = 4;
+  constexpr int64_t kChunk = 128;
+  T factors[kChunk];
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t used = count - begin < kChunk ? count - begin : kChunk;
+    const T *const size = distance + begin, *const y = rows + begin * step;
+    for (int64_t r = 0; r < used; ++r) factors[r] = factor_of<N>(gradient[begin + r], size[r], p);
     int64_t i = 0;
+    for (; i + kWide * kLane <= m; i += kWide * kLane)
+      slope_block<N, V, kWide>(x + i, y + i, step, used, factors, size, p, to + i);
     for (; i + kLane <= m; i += kLane)
-      slope_step<N, V>(x + i, y + i, factor, distance[r], p, to + i);
-    for (; i < m; ++i) slope_step<N, T>(x + i, y + i, factor, distance[r], p, to + i);
+      slope_block<N, V, 1>(x + i, y + i, step, used, factors, size, p, to + i);
+    for (; i < m; ++i) slope_block<N, T, 1>(x + i, y + i, step, used, factors, size, p, to + i);
   }
 }
 

@@ -28,10 +28,20 @@ template <class T>
 RB_INLINE void put(T* a, int64_t i, const V<T>& x) {
   pack_store(a + i * kL<T>, x);
 }
+/// Whether a mask is set in some lane.
+template <class T>
+RB_INLINE bool any_lane(const Pack<T, 1>& mask) {
+#if defined(__AVX512DQ__)
+  const __m512i bits = reinterpret_cast<__m512i>(mask.v);
+  return sizeof(T) == 4 ? _mm512_movepi32_mask(bits) != 0 : _mm512_movepi64_mask(bits) != 0;
+#else
+  return vm_any(mask);
+#endif
+}
 /// Whether a mask is not set in some lane.
 template <class M>
 RB_INLINE bool not_all(const M& mask) {
-  return vm_any(mask == M(0));
+  return any_lane(mask == M(0));
 }
 template <class T>
 RB_INLINE V<T> size_of(const V<T>& x) {
@@ -83,7 +93,7 @@ void lu(T* a, int m, int n, int columns, int32_t* pivots, T* info, T* sign) {
     // The reciprocal of a tiny pivot is infinite; below a zero there are zeros only.
     constexpr T kTiny = sizeof(T) == 4 ? T(1.2e-38) : T(2.3e-308);
     const V<T> divisor = vm_select(is_zero, V<T>(T(1)), pivot);
-    if (vm_any(size_of(divisor) < V<T>(kTiny))) {
+    if (any_lane(size_of(divisor) < V<T>(kTiny))) {
       for (int i = k + 1; i < m; ++i) put(column, i, at(column, i) / divisor);
     } else {
       const V<T> factor = V<T>(T(1)) / divisor;
@@ -219,12 +229,13 @@ RB_INLINE V<T> tangent(const V<T>& d, const V<T>& twice) {
   const V<T> t = V<T>(T(1)) / (size + vm_sqrt(vm_fma(zeta, zeta, V<T>(T(1)))));
   return vm_select(zeta < V<T>(T(0)), -t, t);
 }
+// n elements of x, which are x_step apart, and of y.
 template <class T>
-RB_INLINE void rotate(T* x, T* y, int n, const V<T>& c, const V<T>& s) {
+RB_INLINE void rotate(T* x, T* y, int n, int x_step, int y_step, const V<T>& c, const V<T>& s) {
   for (int i = 0; i < n; ++i) {
-    const V<T> p = at(x, i), q = at(y, i);
-    put(x, i, vm_fma(c, p, -(s * q)));
-    put(y, i, vm_fma(s, p, c * q));
+    const V<T> p = at(x, i * x_step), q = at(y, i * y_step);
+    put(x, i * x_step, vm_fma(c, p, -(s * q)));
+    put(y, i * y_step, vm_fma(s, p, c * q));
   }
 }
 template <class T>
@@ -244,7 +255,6 @@ bool eigh(T* a, int n, T* vectors, T* values, T* finite) {
       const V<T> x = vm_select(sound, at(a, j * n + i), V<T>(T(i == j)));
       largest = vm_max(largest, size_of(x));
       put(a, j * n + i, x);
-      put(a, i * n + j, x);
     }
   }
   if (vectors) set_identity(vectors, n);
@@ -253,31 +263,29 @@ bool eigh(T* a, int n, T* vectors, T* values, T* finite) {
   bool going = true;
   for (int sweep = 0; going; ++sweep) {
     if (sweep == kMostSweeps) return false;
-    auto any = V<T>(T(0)) != V<T>(T(0));
+    going = false;
     for (int p = 0; p < n - 1; ++p) {
       for (int q = p + 1; q < n; ++q) {
         T *const x = a + p * n * kL<T>, *const y = a + q * n * kL<T>;
-        const V<T> beside = at(x, q), pp = at(x, p), qq = at(y, q);
+        const V<T> beside = at(x, q);
         const auto turn = size_of(beside) > least;
-        any = any | turn;
+        if (!any_lane(turn)) continue;
+        going = true;
+        const V<T> pp = at(x, p), qq = at(y, q);
         const V<T> t = vm_select(
             turn, tangent(qq - pp, vm_select(turn, beside + beside, V<T>(T(1)))), V<T>(T(0)));
         const V<T> c = V<T>(T(1)) / vm_sqrt(vm_fma(t, t, V<T>(T(1)))), s = t * c;
-        rotate(x, y, n, c, s);
-        for (int i = 0; i < n; ++i) {
-          put(a, i * n + p, at(x, i));
-          put(a, i * n + q, at(y, i));
-        }
+        // Of the lower triangle: rows p and q, column p and row q, columns p and q.
+        rotate(a + p * kL<T>, a + q * kL<T>, p, n, n, c, s);
+        rotate(x + (p + 1) * kL<T>, a + ((p + 1) * n + q) * kL<T>, q - p - 1, 1, n, c, s);
+        rotate(x + (q + 1) * kL<T>, y + (q + 1) * kL<T>, n - q - 1, 1, 1, c, s);
         const V<T> step = t * beside;
         put(x, p, pp - step);
         put(y, q, qq + step);
-        const V<T> left = vm_select(turn, V<T>(T(0)), beside);
-        put(x, q, left);
-        put(y, p, left);
-        if (vectors) rotate(vectors + p * n * kL<T>, vectors + q * n * kL<T>, n, c, s);
+        put(x, q, vm_select(turn, V<T>(T(0)), beside));
+        if (vectors) rotate(vectors + p * n * kL<T>, vectors + q * n * kL<T>, n, 1, 1, c, s);
       }
     }
-    going = vm_any(any);
   }
   for (int i = 0; i < n; ++i) put(values, i, at(a, i * n + i));
   return true;
@@ -308,7 +316,7 @@ bool svd(T* a, int m, int n, T* v, T* values) {
   bool going = true;
   for (int sweep = 0; going; ++sweep) {
     if (sweep == kMostSweeps) return false;
-    auto any = V<T>(T(0)) != V<T>(T(0));
+    going = false;
     for (int j = 0; j < n; ++j) {
       V<T> sum(T(0));
       for (int i = 0; i < m; ++i) sum = vm_fma(at(a, j * m + i), at(a, j * m + i), sum);
@@ -327,17 +335,17 @@ bool svd(T* a, int m, int n, T* v, T* values) {
         product = product + other;
         const V<T> pp = at(values, p), qq = at(values, q);
         const auto turn = size_of(product) > least * vm_sqrt(size_of(pp * qq));
-        any = any | turn;
+        if (!any_lane(turn)) continue;
+        going = true;
         const V<T> t = vm_select(
             turn, tangent(qq - pp, vm_select(turn, product + product, V<T>(T(1)))), V<T>(T(0)));
         const V<T> c = V<T>(T(1)) / vm_sqrt(vm_fma(t, t, V<T>(T(1)))), s = t * c;
-        rotate(x, y, m, c, s);
-        if (v) rotate(v + p * n * kL<T>, v + q * n * kL<T>, n, c, s);
+        rotate(x, y, m, 1, 1, c, s);
+        if (v) rotate(v + p * n * kL<T>, v + q * n * kL<T>, n, 1, 1, c, s);
         put(values, p, pp - t * product);
         put(values, q, qq + t * product);
       }
     }
-    going = vm_any(any);
   }
   constexpr T kLeast = sizeof(T) == 4 ? T(1e-12) : T(1e-100);
   auto singular = V<T>(T(0)) != V<T>(T(0));
@@ -349,7 +357,7 @@ bool svd(T* a, int m, int n, T* v, T* values) {
     for (int i = 0; i < m; ++i) put(a, j * m + i, at(a, j * m + i) * factor);
     put(values, j, size * scale);
   }
-  return !vm_any(singular);
+  return !any_lane(singular);
 }
 
 template <class T>

@@ -157,7 +157,19 @@ void corners(const GridRule& rule, const T (*points)[kGridBlock], int n, bool sl
 // One element for each point, 0 outside.
 template <class T>
 RB_ALWAYS void values(const T* plane, const int32_t* index, int n, T* to) {
-  for (int p = 0; p < n; ++p) {
+  int p = 0;
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    for (; p < n; p += 16) {  // lines have room for whole vectors
+      const __m512i at = _mm512_loadu_si512(index + p);
+      const __mmask16 inside =
+          static_cast<__mmask16>(_mm512_cmpge_epi32_mask(at, _mm512_setzero_si512()) &
+                                 (n - p >= 16 ? 0xffff : (1 << (n - p)) - 1));
+      _mm512_storeu_ps(to + p, _mm512_mask_i32gather_ps(_mm512_setzero_ps(), inside, at, plane, 4));
+    }
+  }
+#endif
+  for (; p < n; ++p) {
     const int32_t at = index[p];
     const T found = plane[at < 0 ? 0 : at];
     to[p] = at < 0 ? T(0) : found;
