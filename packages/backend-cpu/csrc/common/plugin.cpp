@@ -98,12 +98,12 @@ int32_t init(const RbHost* host, RbTxn* txn) {
   int32_t id = -1;
   if (int32_t code = host->add_backend(txn, &kBackend, &id)) return code;
   static const Family families[] = {
-      add_elementwise, add_fused,     add_copy,        add_create,   add_random,     add_reduce,
-      add_minmax,      add_moments,   add_vector_norm, add_norm,     add_batch_norm, add_loss,
-      add_softmax,     add_along,     add_sort,        add_movement, add_scatter,    add_index,
-      add_embedding,   add_search,    add_matmul,      add_conv,     add_pool,       add_optim,
-      add_attention,   add_recurrent, add_triangular,  add_lu,       add_orthogonal, add_eigen,
-      add_singular,    add_symmetric, add_fourier,
+      add_elementwise, add_fused,     add_copy,        add_create,   add_random,      add_reduce,
+      add_minmax,      add_moments,   add_vector_norm, add_norm,     add_batch_norm,  add_loss,
+      add_softmax,     add_along,     add_sort,        add_movement, add_scatter,     add_index,
+      add_embedding,   add_search,    add_matmul,      add_conv,     add_pool,        add_optim,
+      add_attention,   add_recurrent, add_triangular,  add_lu,       add_orthogonal,  add_eigen,
+      add_singular,    add_symmetric, add_fourier,     add_resample, add_grid_sample, add_distance,
   };
   for (Family add : families) {
     if (int32_t code = add(host, txn)) return code;

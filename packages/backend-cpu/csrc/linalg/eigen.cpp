@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "common/kernels.h"
-#include "linalg/matrices.h"
+#include "linalg/lanes.h"
 
 namespace rbcpu {
 namespace {
@@ -71,6 +71,43 @@ class Hermitian {
   std::unique_ptr<rb::Scratch<Int>> int_;
 };
 
+// Groups of small matrices, of which the lower triangle is read; without `to` eigenvalues only.
+// False where a group did not converge: LAPACK then computes that one (`fallback`).
+template <class T, class Fallback>
+void eigh_groups(const Batch& batch, const Items<T>& from, const Items<T>* to,
+                 const Items<T>& values, const Items<int32_t>& infos, const Fallback& fallback) {
+  const int n = static_cast<int>(from.rows);
+  for_each_group<T>(batch, 20.0 * n * n * n, [&](int64_t begin, int64_t end) {
+    const SmallTable<T>& small = small_table(T());
+    const int lanes = small.lanes;
+    const Group<T> source(from);
+    const Workspace<T> a(n * n * lanes), vectors(to ? n * n * lanes : 0), matrix(n * n);
+    T found[kSmall * kMaxLanes], finite[kMaxLanes], sorted[kSmall];
+    int order[kSmall * kMaxLanes];
+    for (int64_t i = begin; i < end; i += lanes) {
+      const int count = static_cast<int>(std::min<int64_t>(lanes, end - i));
+      source.load(i, count, a.data());
+      if (!small.eigh(a.data(), n, to ? vectors.data() : nullptr, found, finite)) {
+        fallback(i, i + count);
+        continue;
+      }
+      sort_lanes(found, lanes, n, false, order);
+      for (int l = 0; l < count; ++l) {
+        const int* const own = order + l * n;
+        const bool sound = finite[l] != 0;
+        for (int j = 0; j < n; ++j)
+          sorted[j] = sound ? found[own[j] * lanes + l] : std::numeric_limits<T>::quiet_NaN();
+        values.store_vector(i + l, sorted);
+        *infos.at(i + l) = sound ? 0 : static_cast<int32_t>(kNotFinite);
+        if (!to) continue;
+        for (int j = 0; j < n; ++j)
+          for (int r = 0; r < n; ++r) matrix[j * n + r] = vectors[(own[j] * n + r) * lanes + l];
+        to->store(i + l, matrix.data(), n);
+      }
+    }
+  });
+}
+
 void eigh_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   const char uplo = a.str(1)[0] == 'U' || a.str(1)[0] == 'u' ? 'U' : 'L';
@@ -82,7 +119,7 @@ void eigh_kernel(const rb::Args& a) {
     const Items<real_t<T>> values(a.ret(0), 1, batch);
     const Items<int32_t> infos(a.ret(2), 0, batch);
     const Int n = from.rows;
-    for_each_matrix(batch, (vectors ? 9.0 : 2.0) * n * n * n, [&](int64_t begin, int64_t end) {
+    const auto by_lapack = [&](int64_t begin, int64_t end) {
       const Hermitian<T> hermitian(n, uplo, vectors);
       rb::Scratch<T> matrix(n * n);
       rb::Scratch<real_t<T>> found(n);
@@ -99,7 +136,17 @@ void eigh_kernel(const rb::Args& a) {
         if (vectors) to.store(i, matrix.data(), n);
         *infos.at(i) = static_cast<int32_t>(info);
       }
-    });
+    };
+    if constexpr (kHasSmall<T>) {
+      if (is_small<T>(n, n) && batch.count > 1) {
+        return eigh_groups<T>(batch, uplo == 'U' ? from.turned() : from, vectors ? &to : nullptr,
+                              values, infos, [&](int64_t begin, int64_t end) {
+                                const lapack::OneThread alone;
+                                by_lapack(begin, end);
+                              });
+      }
+    }
+    for_each_matrix(batch, (vectors ? 9.0 : 2.0) * n * n * n, by_lapack);
   });
 }
 

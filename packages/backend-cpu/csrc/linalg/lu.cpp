@@ -1,6 +1,6 @@
 // LU factorisation with row pivoting, and solves with general matrices.
 #include "common/kernels.h"
-#include "linalg/matrices.h"
+#include "linalg/lanes.h"
 
 namespace rbcpu {
 namespace {
@@ -12,6 +12,29 @@ using Getrf = void(const Int* m, const Int* n, T* a, const Int* lda, Int* pivots
 template <class T>
 using Gesv = void(const Int* n, const Int* columns, T* a, const Int* lda, Int* pivots, T* b,
                   const Int* ldb, Int* info);
+
+// Groups of small matrices [A | B]: LU of A, and L X = B solved. Then finish(first, count, factors,
+// pivots, info, sign).
+template <class T, class Finish>
+void factor_groups(const Batch& batch, const Items<T>& matrices, const Items<T>* right,
+                   const Finish& finish) {
+  const int m = static_cast<int>(matrices.rows), n = static_cast<int>(matrices.columns),
+            columns = n + (right ? static_cast<int>(right->columns) : 0);
+  for_each_group<T>(batch, double(m) * n * columns, [&](int64_t begin, int64_t end) {
+    const SmallTable<T>& small = small_table(T());
+    const Group<T> from(matrices), beside(right ? *right : matrices);
+    const Workspace<T> a(m * columns * small.lanes);
+    int32_t pivots[kSmall * kMaxLanes];
+    T info[kMaxLanes], sign[kMaxLanes];
+    for (int64_t i = begin; i < end; i += small.lanes) {
+      const int count = static_cast<int>(std::min<int64_t>(small.lanes, end - i));
+      from.load(i, count, a.data());
+      if (right) beside.load(i, count, a.data() + m * n * small.lanes);
+      small.lu(a.data(), m, n, columns, pivots, info, sign);
+      finish(i, count, a.data(), pivots, info, sign);
+    }
+  });
+}
 
 void lu_factor_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
@@ -25,6 +48,22 @@ void lu_factor_kernel(const rb::Args& a) {
     const Items<T> from(x, 2, batch), to(a.ret(0), 2, batch);
     const Items<int32_t> places(a.ret(1), 1, batch), infos(a.ret(2), 0, batch);
     const Int m = from.rows, n = from.columns, k = std::min(m, n), ld = leading(m);
+    if constexpr (kHasSmall<T>) {
+      if (is_small<T>(m, n)) {
+        const int lanes = small_table(T()).lanes;
+        return factor_groups<T>(
+            batch, from, nullptr,
+            [&](int64_t i, int count, T* factors, const int32_t* pivots, const T* info, const T*) {
+              Group<T>(to).store(i, count, factors);
+              for (int l = 0; l < count; ++l) {
+                int32_t own[kSmall];
+                for (Int r = 0; r < k; ++r) own[r] = pivots[r * lanes + l];
+                places.store_vector(i + l, own);
+                *infos.at(i + l) = static_cast<int32_t>(info[l]);
+              }
+            });
+      }
+    }
     for_each_matrix(batch, double(m) * n * k, [&](int64_t begin, int64_t end) {
       Work<T> work(to);
       rb::Scratch<Int> pivots(k);
@@ -77,6 +116,19 @@ void solve_kernel(const rb::Args& a) {
     const Items<T> from(A, 2, batch), right(B, 2, batch), to(a.ret(0), 2, batch);
     const Items<int32_t> infos(a.ret(1), 0, batch);
     const Int n = from.rows, columns = to.columns, ld = leading(n);
+    if constexpr (kHasSmall<T>) {
+      if (is_small<T>(n, columns)) {
+        const SmallTable<T>& small = small_table(T());
+        return factor_groups<T>(
+            batch, from, &right,
+            [&](int64_t i, int count, T* factors, const int32_t*, const T* info, const T*) {
+              T* const x = factors + n * n * small.lanes;
+              small.solve_upper(factors, static_cast<int>(n), static_cast<int>(columns), x);
+              Group<T>(to).store(i, count, x);
+              for (int l = 0; l < count; ++l) *infos.at(i + l) = static_cast<int32_t>(info[l]);
+            });
+      }
+    }
     for_each_matrix(batch, double(n) * n * (n + columns), [&](int64_t begin, int64_t end) {
       Work<T> work(to);
       rb::Scratch<Int> pivots(n);
@@ -94,10 +146,37 @@ void solve_kernel(const rb::Args& a) {
   });
 }
 
+// Determinants of small matrices, and with `Log` their signs and the logarithms of their sizes;
+// others follow from the factors (the decomposition).
+template <bool Log>
+void det_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  const int64_t n = x.shape[x.ndim - 1];
+  if (n < 1 || n > kSmall) rb::fail(RB_E_NOTIMPL, "%s: for small matrices", a.op_name());
+  dispatch_dtype<bit(RB_F32) | bit(RB_F64)>(a.op_name(), x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Batch batch(x, 2);
+    const Items<T> from(x, 2, batch), to(a.ret(0), 0, batch), logs(a.ret(Log ? 1 : 0), 0, batch);
+    factor_groups<T>(
+        batch, from, nullptr,
+        [&](int64_t i, int count, T* factors, const int32_t*, const T*, const T* sign) {
+          T product[kMaxLanes], log[kMaxLanes];
+          small_table(T()).determinant(factors, static_cast<int>(n), sign, product,
+                                       Log ? log : nullptr);
+          for (int l = 0; l < count; ++l) {
+            *to.at(i + l) = product[l];
+            if (Log) *logs.at(i + l) = log[l];
+          }
+        });
+  });
+}
+
 const rb::KernelSpec kKernels[] = {
     {"_linalg_lu_factor", rb::wrap<lu_factor_kernel>, 0, kMaskLinalg},
     {"_lu_rows", rb::wrap<lu_rows_kernel>},
     {"_linalg_solve", rb::wrap<solve_kernel>, 0, kMaskLinalg},
+    {"linalg_det", rb::wrap<det_kernel<false>>, 0, bit(RB_F32) | bit(RB_F64)},
+    {"linalg_slogdet", rb::wrap<det_kernel<true>>, 0, bit(RB_F32) | bit(RB_F64)},
 };
 
 }  // namespace

@@ -55,6 +55,13 @@ class Items {
     }
     return p;
   }
+  /// The transposes.
+  Items turned() const {
+    Items t = *this;
+    std::swap(t.rows, t.columns);
+    std::swap(t.row_step, t.column_step);
+    return t;
+  }
   /// Whether each matrix is contiguous in column-major order, as LAPACK expects.
   bool column_major() const {
     return (row_step == 1 || rows <= 1) && (column_step == rows || columns <= 1);
@@ -83,7 +90,7 @@ class Items {
 
  private:
   T* data_;
-  const Batch batch_;
+  Batch batch_;
   int64_t strides_[kMaxDims];
 };
 

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "common/kernels.h"
-#include "linalg/matrices.h"
+#include "linalg/lanes.h"
 
 namespace rbcpu {
 namespace {
@@ -62,6 +62,41 @@ class Householder {
   rb::Scratch<T> work_;
 };
 
+// Groups of small matrices; without `q` the triangular factor only. What is not computed LAPACK
+// does (`fallback`).
+template <class T, class Fallback>
+void qr_groups(const Batch& batch, const Items<T>& from, const Items<T>* q, const Items<T>& r,
+               const Fallback& fallback) {
+  const int m = static_cast<int>(from.rows), n = static_cast<int>(from.columns),
+            rows = static_cast<int>(r.rows), columns = q ? static_cast<int>(q->columns) : 0;
+  for_each_group<T>(batch, 2.0 * m * n * std::max(n, columns), [&](int64_t begin, int64_t end) {
+    const SmallTable<T>& small = small_table(T());
+    const int lanes = small.lanes;
+    const Group<T> source(from), triangular(r), orthogonal(q ? *q : r);
+    const Workspace<T> a(m * n * lanes), out(m * columns * lanes), upper(rows * n * lanes);
+    for (int64_t i = begin; i < end; i += lanes) {
+      const int count = static_cast<int>(std::min<int64_t>(lanes, end - i));
+      source.load(i, count, a.data());
+      if (!small.qr(a.data(), m, n, q ? out.data() : nullptr, columns)) {
+        fallback(i, i + count);
+        continue;
+      }
+      for (int j = 0; j < n; ++j) {
+        for (int k = 0; k < rows; ++k) {
+          T* const to = upper.data() + (j * rows + k) * lanes;
+          if (k <= j) {
+            std::copy_n(a.data() + (j * m + k) * lanes, lanes, to);
+          } else {
+            std::fill_n(to, lanes, T(0));
+          }
+        }
+      }
+      triangular.store(i, count, upper.data());
+      if (q) orthogonal.store(i, count, out.data());
+    }
+  });
+}
+
 void qr_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   const bool with_q = std::strcmp(a.str(1), "r") != 0;
@@ -71,7 +106,7 @@ void qr_kernel(const rb::Args& a) {
     const Items<T> from(x, 2, batch), q(a.ret(0), 2, batch), r(a.ret(1), 2, batch);
     const Int m = from.rows, n = from.columns, k = std::min(m, n);
     const Int columns = std::max(n, with_q ? q.columns : 0);
-    for_each_matrix(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
+    const auto by_lapack = [&](int64_t begin, int64_t end) {
       const Householder<T> householder(m, n, k, with_q ? q.columns : k);
       rb::Scratch<T> matrix(m * columns), upper(r.rows * n), tau(k);
       for (int64_t i = begin; i < end; ++i) {
@@ -86,7 +121,16 @@ void qr_kernel(const rb::Args& a) {
         householder.multiply_out(matrix.data(), q.columns, k, tau.data());
         q.store(i, matrix.data(), m);
       }
-    });
+    };
+    if constexpr (kHasSmall<T>) {
+      if (is_small<T>(m, n)) {
+        return qr_groups<T>(batch, from, with_q ? &q : nullptr, r, [&](int64_t begin, int64_t end) {
+          const lapack::OneThread alone;
+          by_lapack(begin, end);
+        });
+      }
+    }
+    for_each_matrix(batch, 2.0 * m * n * k, by_lapack);
   });
 }
 

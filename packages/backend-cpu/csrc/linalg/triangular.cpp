@@ -1,8 +1,9 @@
 // Cholesky factorisation and triangular solves.
 #include <cmath>
+#include <limits>
 
 #include "common/kernels.h"
-#include "linalg/matrices.h"
+#include "linalg/lanes.h"
 
 namespace rbcpu {
 namespace {
@@ -16,6 +17,29 @@ using Trsm = void(const char* side, const char* uplo, const char* trans, const c
                   const Int* m, const Int* n, const T* alpha, const T* a, const Int* lda, T* b,
                   const Int* ldb, size_t, size_t, size_t, size_t);
 
+template <class T>
+void cholesky_groups(const Batch& batch, Items<T> from, Items<T> to, const Items<int32_t>& infos,
+                     bool upper) {
+  if (upper) {  // the factor of the lower triangle of the transpose, transposed
+    from = from.turned();
+    to = to.turned();
+  }
+  const int n = static_cast<int>(from.rows);
+  for_each_group<T>(batch, 0.3 * n * n * n, [&](int64_t begin, int64_t end) {
+    const SmallTable<T>& small = small_table(T());
+    const Group<T> source(from), target(to);
+    const Workspace<T> a(n * n * small.lanes);
+    T info[kMaxLanes];
+    for (int64_t i = begin; i < end; i += small.lanes) {
+      const int count = static_cast<int>(std::min<int64_t>(small.lanes, end - i));
+      source.load(i, count, a.data());
+      small.cholesky(a.data(), n, info);
+      target.store(i, count, a.data());
+      for (int l = 0; l < count; ++l) *infos.at(i + l) = static_cast<int32_t>(info[l]);
+    }
+  });
+}
+
 void cholesky_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
   const bool upper = a.has(1) && a.boolean(1);
@@ -27,6 +51,9 @@ void cholesky_kernel(const rb::Args& a) {
     const Items<T> from(x, 2, batch), to(a.ret(0), 2, batch);
     const Items<int32_t> infos(a.ret(1), 0, batch);
     const Int n = from.rows, ld = leading(n);
+    if constexpr (kHasSmall<T>) {
+      if (is_small<T>(n, n)) return cholesky_groups<T>(batch, from, to, infos, upper);
+    }
     for_each_matrix(batch, 0.3 * double(n) * n * n, [&](int64_t begin, int64_t end) {
       Work<T> work(to);
       for (int64_t i = begin; i < end; ++i) {
@@ -43,6 +70,43 @@ void cholesky_kernel(const rb::Args& a) {
         }
         work.done();
         *infos.at(i) = static_cast<int32_t>(info);
+      }
+    });
+  });
+}
+
+template <class T>
+using Potri = void(const char* uplo, const Int* n, T* a, const Int* lda, Int* info, size_t);
+
+void cholesky_inverse_kernel(const rb::Args& a) {
+  const RbTensor& x = a.tensor(0);
+  const bool upper = a.has(1) && a.boolean(1);
+  const char uplo = upper ? 'U' : 'L';
+  dispatch_dtype<kMaskLinalg>("cholesky_inverse", x.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    auto* const potri = lapack::routine<T, Potri<T>>("potri");
+    const Batch batch(x, 2);
+    const Items<T> from(x, 2, batch), to(a.ret(), 2, batch);
+    const Int n = from.rows, ld = leading(n);
+    for_each_matrix(batch, double(n) * n * n, [&](int64_t begin, int64_t end) {
+      Work<T> work(to);
+      for (int64_t i = begin; i < end; ++i) {
+        T* const m = work.begin(i);
+        from.load(i, m, n);
+        Int info = 0;
+        if (n) potri(&uplo, &n, m, &ld, &info, 1);
+        if (info) std::fill_n(m, n * n, T(std::numeric_limits<real_t<T>>::infinity()));
+        for (int64_t c = 0; c < n; ++c) {  // the other triangle
+          for (int64_t r = c + 1; r < n; ++r) {
+            T &low = m[c * n + r], &high = m[r * n + c];
+            if constexpr (is_complex_v<T>) {
+              (upper ? low : high) = std::conj(upper ? high : low);
+            } else {
+              (upper ? low : high) = upper ? high : low;
+            }
+          }
+        }
+        work.done();
       }
     });
   });
@@ -85,6 +149,7 @@ void solve_triangular_kernel(const rb::Args& a) {
 
 const rb::KernelSpec kKernels[] = {
     {"_linalg_cholesky", rb::wrap<cholesky_kernel>, 0, kMaskLinalg},
+    {"cholesky_inverse", rb::wrap<cholesky_inverse_kernel>, 0, kMaskLinalg},
     {"linalg_solve_triangular", rb::wrap<solve_triangular_kernel>, 0, kMaskLinalg},
 };
 

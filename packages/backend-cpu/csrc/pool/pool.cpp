@@ -148,10 +148,6 @@ void for_columns(const Volumes& v, const Window& w, const F& f) {
     if (begin < end) f(begin * s + shift, begin, end - begin, s);
   }
 }
-template <class F>
-void for_columns(const Volumes& v, const Adapted& w, const F& f) {
-  for_each_column(v, w, f);
-}
 
 // f(row of the input volume) for each row that output row (z, r) sees.
 template <class Rule, class F>
@@ -192,6 +188,15 @@ compute_t<T> run_sum(const T* from, int64_t n) {
     return sum_run<T, compute_t<T>>(from, n);
   }
 }
+// Of few elements, or of many.
+template <class C>
+C sum_of(const C* from, int64_t n) {
+  constexpr int64_t kMany = 32;
+  if (n >= kMany) return run_sum(from, n);
+  C sum = C(0);
+  for (int64_t i = 0; i < n; ++i) sum += from[i];
+  return sum;
+}
 template <class C>
 void give_share(const C* share, int64_t n, int64_t step, C* to) {
   if constexpr (kTabled<C>) {
@@ -201,38 +206,78 @@ void give_share(const C* share, int64_t n, int64_t step, C* to) {
   }
 }
 
+template <class C>
+constexpr C kLeastOf = std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
+                                                            : std::numeric_limits<C>::lowest();
+
+// Windows that differ from column to column: all columns of the input first, over the rows of the
+// window, then the columns of each window.
+template <class T, class C, class I>
+void max_adapted(const Volumes& v, const Adapted& rule, int64_t z, int64_t r, const T* from,
+                 C* best, I* at, T* values, int64_t* indices) {
+  const int64_t in = v.in[2];
+  const int64_t first = (rule.span(v, 0, z).begin * v.in[1] + rule.span(v, 1, r).begin) * in;
+  for (int64_t c = 0; c < in; ++c) {
+    best[c] = kLeastOf<C>;
+    at[c] = static_cast<I>(first + c);
+  }
+  for_rows(v, rule, z, r, [&](int64_t row) {
+    take_max<T, C, I>(from + row * in, in, 1, best, at, static_cast<I>(row * in));
+  });
+  for (int64_t c = 0; c < v.out[2]; ++c) {
+    const Span s = rule.span(v, 2, c);
+    C value = best[s.begin];
+    I place = at[s.begin];
+    for (int64_t i = s.begin + 1; i < s.begin + s.count; ++i) {
+      // As in a scan row by row: the first of equal values, the last NaN.
+      const C next = best[i];
+      const bool later = at[i] > place, was_nan = value != value;
+      const bool take =
+          next != next ? !was_nan || later : next > value || (next == value && !later);
+      value = take ? next : value;
+      place = take ? at[i] : place;
+    }
+    values[c] = T(value);
+    indices[c] = place;
+  }
+}
+
 // I: int32 where it counts all elements of a volume.
 template <class T, class I, class Rule>
 void max_volumes(const Volumes& v, const Rule& rule, const T* data, T* values, int64_t* indices) {
   using C = compute_t<T>;
-  constexpr C kLeast = std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
-                                                            : std::numeric_limits<C>::lowest();
   const int64_t cols = v.out[2];
   const rb::Scratch<I> first(cols);
   for (int64_t c = 0; c < cols; ++c) first[c] = static_cast<I>(rule.span(v, 2, c).begin);
   for_volumes(v, 4 * (v.in_size() + v.out_size()), [&](int64_t volume) {
     const T* from = data + volume * v.in_size();
-    const rb::Scratch<C> best(cols);
-    const rb::Scratch<I> at(cols);
+    const int64_t places = Rule::kRegular ? cols : v.in[2];
+    const rb::Scratch<C> best(places);
+    const rb::Scratch<I> at(places);
     int64_t out = volume * v.out_size();
     for (int64_t z = 0; z < v.out[0]; ++z) {
       for (int64_t r = 0; r < v.out[1]; ++r, out += cols) {
-        bool begun = false;
-        for_rows(v, rule, z, r, [&](int64_t row) {
-          const T* line = from + row * v.in[2];
-          for (int64_t c = 0; !begun && c < cols; ++c) {
-            best[c] = kLeast;
-            at[c] = static_cast<I>(row * v.in[2] + first[c]);
-          }
-          begun = true;
-          for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
-            take_max<T, C, I>(line + place, n, step, best.data() + begin, at.data() + begin,
-                              static_cast<I>(row * v.in[2] + place));
+        if constexpr (!Rule::kRegular) {
+          max_adapted<T, C, I>(v, rule, z, r, from, best.data(), at.data(), values + out,
+                               indices + out);
+        } else {
+          bool begun = false;
+          for_rows(v, rule, z, r, [&](int64_t row) {
+            const T* line = from + row * v.in[2];
+            for (int64_t c = 0; !begun && c < cols; ++c) {
+              best[c] = kLeastOf<C>;
+              at[c] = static_cast<I>(row * v.in[2] + first[c]);
+            }
+            begun = true;
+            for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
+              take_max<T, C, I>(line + place, n, step, best.data() + begin, at.data() + begin,
+                                static_cast<I>(row * v.in[2] + place));
+            });
           });
-        });
-        for (int64_t c = 0; c < cols; ++c) {
-          values[out + c] = T(best[c]);
-          indices[out + c] = at[c];
+          for (int64_t c = 0; c < cols; ++c) {
+            values[out + c] = T(best[c]);
+            indices[out + c] = at[c];
+          }
         }
       }
     }
@@ -438,19 +483,28 @@ void average(const rb::Args& a, const Volumes& v, const Rule& rule, const Diviso
         *to = T(run_sum(from, v.in_size()) / C(v.in_size()));
         return;
       }
-      const rb::Scratch<C> sum(cols);
+      const int64_t places = Rule::kRegular ? cols : v.in[2];
+      const rb::Scratch<C> sum(places);
       for (int64_t z = 0; z < v.out[0]; ++z) {
         for (int64_t r = 0; r < v.out[1]; ++r, to += cols) {
-          std::fill_n(sum.data(), cols, C(0));
+          std::fill_n(sum.data(), places, C(0));
           for_rows(v, rule, z, r, [&](int64_t row) {
             const T* line = from + row * v.in[2];
-            for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
-              take_sum<T, C>(line + place, n, step, sum.data() + begin);
-            });
+            if constexpr (!Rule::kRegular) {  // all columns, of which each window then takes some
+              take_sum<T, C>(line, places, 1, sum.data());
+            } else {
+              for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
+                take_sum<T, C>(line + place, n, step, sum.data() + begin);
+              });
+            }
           });
           const Span depth = rule.span(v, 0, z), height = rule.span(v, 1, r);
-          for (int64_t c = 0; c < cols; ++c)
-            to[c] = T(sum[c] / C(divisor.of(depth, height, rule.span(v, 2, c))));
+          for (int64_t c = 0; c < cols; ++c) {
+            const Span width = rule.span(v, 2, c);
+            const C total =
+                Rule::kRegular ? sum[c] : sum_of<C>(sum.data() + width.begin, width.count);
+            to[c] = T(total / C(divisor.of(depth, height, width)));
+          }
         }
       }
     });
@@ -484,17 +538,30 @@ void spread(const rb::Args& a, const Volumes& v, const Rule& rule, const Divisor
         return;
       }
       std::fill_n(sum, v.in_size(), C(0));
-      const rb::Scratch<C> share(cols);
+      const int64_t places = Rule::kRegular ? cols : v.in[2];
+      const rb::Scratch<C> share(places);
       for (int64_t z = 0; z < v.out[0]; ++z) {
         for (int64_t r = 0; r < v.out[1]; ++r, from += cols) {
           const Span depth = rule.span(v, 0, z), height = rule.span(v, 1, r);
-          for (int64_t c = 0; c < cols; ++c)
-            share[c] = C(from[c]) / C(divisor.of(depth, height, rule.span(v, 2, c)));
+          if constexpr (!Rule::kRegular) std::fill_n(share.data(), places, C(0));
+          for (int64_t c = 0; c < cols; ++c) {
+            const Span width = rule.span(v, 2, c);
+            const C part = C(from[c]) / C(divisor.of(depth, height, width));
+            if constexpr (Rule::kRegular) {
+              share[c] = part;
+            } else {
+              for (int64_t i = 0; i < width.count; ++i) share[width.begin + i] += part;
+            }
+          }
           for_rows(v, rule, z, r, [&](int64_t row) {
             C* line = sum + row * v.in[2];
-            for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
-              give_share<C>(share.data() + begin, n, step, line + place);
-            });
+            if constexpr (!Rule::kRegular) {
+              give_share<C>(share.data(), places, 1, line);
+            } else {
+              for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {
+                give_share<C>(share.data() + begin, n, step, line + place);
+              });
+            }
           });
         }
       }
@@ -527,7 +594,7 @@ void adaptive_dx_kernel(const rb::Args& a) {
 const rb::KernelSpec kKernels[] = {
     {"max_pool_with_indices", rb::wrap<max_pool_kernel>, 0, kMaskInt | kMaskFloat},
     {"max_pool_dx", rb::wrap<max_pool_dx_kernel>, 0, kMaskFloat},
-    {"adaptive_max_pool_with_indices", rb::wrap<adaptive_max_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
+    {"adaptive_max_pool_with_indices", rb::wrap<adaptive_max_kernel>, 0, kMaskFloat},
     {"avg_pool", rb::wrap<avg_pool_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
     {"avg_pool_dx", rb::wrap<avg_pool_dx_kernel>, RB_K_CONTIGUOUS, kMaskFloat},
     {"adaptive_avg_pool", rb::wrap<adaptive_kernel>, RB_K_CONTIGUOUS, kMaskFloat},

@@ -278,32 +278,33 @@ def cross(input: Tensor, other: Tensor, dim: int | None) -> Tensor:
     shape = broadcast_shapes(input.shape, other.shape)
     a, b = input.expand(shape), other.expand(shape)
 
-    def turned(x: Tensor, by: int) -> Tensor:
-        return _ops("roll")(x, [-by], [dim])
-
-    return turned(a, 1) * turned(b, 2) - turned(a, 2) * turned(b, 1)
+    a0, a1, a2 = (a.select(dim, i) for i in range(3))
+    b0, b1, b2 = (b.select(dim, i) for i in range(3))
+    return _ops("stack")([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], dim)
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: str | None) -> Tensor:
-    if compute_mode not in (
-        None,
-        "use_mm_for_euclid_dist_if_necessary",
-        "use_mm_for_euclid_dist",
-        "donot_use_mm_for_euclid_dist",
-    ):
-        raise _C.ArgumentError(f"cdist: {compute_mode} is not a valid value for compute_mode")
-    for name, x in (("X1", x1), ("X2", x2)):
-        if x.ndim < 2:
-            raise _C.ArgumentError(
-                f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D"
-            )
-    if x1.shape[-1] != x2.shape[-1]:
-        raise _C.ArgumentError(
-            f"cdist: X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
-        )
-    if p < 0:
-        raise _C.ArgumentError(f"cdist only supports non-negative p values, got {p}")
-    return _ops("norm")(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+    d = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    # The largest of no differences is 0.
+    return d.sum(-1) if x1.shape[-1] == 0 else _ops("norm")(d, p, -1)
+
+
+def cdist_backward(g: Tensor, x1: Tensor, x2: Tensor, p: float, distances: Tensor) -> Tensor:
+    d = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if p == 0:
+        return (d * 0.0 * g.unsqueeze(-1)).sum(-2)
+    if p == 1:
+        return (d.sgn() * g.unsqueeze(-1)).sum(-2)
+    if p == math.inf:
+        largest = d.abs() >= distances.unsqueeze(-1)
+        return (_ops("where")(largest, d.sgn(), 0.0) * g.unsqueeze(-1)).sum(-2)
+    where = _ops("where")
+    equal = distances == 0
+    factor = where(equal, 0.0, g / where(equal, 1.0, distances) ** (p - 1))
+    if p != 2:
+        zero = d == 0
+        d = where(zero, 0.0, d.sgn() * where(zero, 1.0, d.abs()) ** (p - 1))
+    return (d * factor.unsqueeze(-1)).sum(-2)
 
 
 def _widened(op: str, tensors: Sequence[Tensor], out_dtype: Any) -> list[Tensor]:

@@ -72,8 +72,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    count = input.shape[0]
-    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    index = rabbet.tensor(pairs, dtype=rabbet.int64, device=input.device).reshape([-1, 2])
-    gaps = input.index_select(0, index.select(1, 0)) - input.index_select(0, index.select(1, 1))
-    return vector_norm(gaps, p, 1)
+    rows, columns = rabbet.triu_indices(
+        input.shape[0], input.shape[0], 1, dtype=rabbet.int64, device=input.device
+    )
+    return rabbet.cdist(input, input, p)[rows, columns]

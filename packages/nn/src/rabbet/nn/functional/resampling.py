@@ -35,11 +35,6 @@ def _far(d: Tensor, a: float) -> Tensor:
     return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
 
-def cubic_weights(part: Tensor) -> list[Tensor]:
-    """Keys' weights of the four neighbours of a point `part` after the second."""
-    return [(_near if k in (1, 2) else _far)(rabbet.abs(part + (1 - k)), _KEYS) for k in range(4)]
-
-
 def _kernel(d: Tensor, cubic: bool, a: float) -> Tensor:
     """The value at the distance `d` >= 0 of Keys' cubic kernel or of the linear one."""
     if not cubic:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import rabbet
-from rabbet import Tensor
+from rabbet import Tensor, ops
 
 from .._accumulate import accumulated
 from ._dtypes import INTEGERS, refuse, require_floating
 from .convolution import Sizes, format_of, pad, sizes_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from .resampling import along, antialias_windows, cubic_weights, resize_uint8, source_step
+from .resampling import along, antialias_windows, resize_uint8, source_step
+
+_resample = ops.resample
+_grid_sample = ops.grid_sample
 
 # ---- shuffles
 
@@ -309,21 +311,37 @@ def interpolate(
             "Input and output sizes should be greater than 0, "
             f"but got input {tuple(input.shape[2:])} and output {tuple(sizes)}"
         )
+    if nearest:
+        factors = [
+            # As PyTorch: for these two sizes the scale is not that given.
+            None if mode == "nearest" and out in (n, 2 * n) else factor
+            for n, out, factor in zip(input.shape[2:], sizes, scales, strict=True)
+        ]
+        return _resample(input, sizes, _steps(input, sizes, factors, False), mode, False)
+    cubic = mode == "bicubic"
+    if not whole and not antialias:
+        steps = _steps(input, sizes, scales, bool(align_corners))
+        return _resample(input, sizes, steps, "cubic" if cubic else "linear", bool(align_corners))
     # Weights of half precision would be too coarse.
-    half = not nearest and input.dtype in (rabbet.float16, rabbet.bfloat16)
+    half = input.dtype in (rabbet.float16, rabbet.bfloat16)
     result = input.float() if half else input
     for d in reversed(range(rank)):
-        args = (result, d + 2, sizes[d], scales[d])
-        if nearest:
-            result = _nearest(*args, mode == "nearest-exact")
-        elif whole:
-            if result.shape[d + 2] != sizes[d]:
-                result = resize_uint8(*args, bool(align_corners), mode == "bicubic", antialias)
-        elif antialias:
-            result = _filtered(*args, bool(align_corners), mode == "bicubic")
-        else:
-            result = _weighted(*args, bool(align_corners), mode == "bicubic")
+        args = (result, d + 2, sizes[d], scales[d], bool(align_corners), cubic)
+        if not whole:
+            result = _filtered(*args)
+        elif result.shape[d + 2] != sizes[d]:
+            result = resize_uint8(*args, antialias)
     return result.to(input.dtype).contiguous(memory_format=format_of(input))
+
+
+def _steps(
+    input: Tensor, sizes: list[int], scales: list[float | None], align_corners: bool
+) -> list[float]:
+    """Distances in the input between neighbours of the result, for each direction."""
+    return [
+        source_step(n, out, scale, align_corners)
+        for n, out, scale in zip(input.shape[2:], sizes, scales, strict=True)
+    ]
 
 
 def _resized(
@@ -369,43 +387,6 @@ def _resized(
         factors = [float(scale_factor)] * rank
     sizes = [math.floor(n * f) for n, f in zip(input.shape[2:], factors, strict=True)]
     return sizes, [None if recompute else f for f in factors]
-
-
-def _nearest(x: Tensor, dim: int, out: int, scale: float | None, exact: bool) -> Tensor:
-    n = x.shape[dim]
-    if n == out and (scale is None or not exact):
-        return x
-    if out == 2 * n and not exact:
-        scale = None  # as PyTorch: these two sizes win over the scale
-    # float32 as PyTorch: a rounding in between decides which neighbour is taken.
-    step = rabbet.tensor(source_step(n, out, scale, False), dtype=rabbet.float32, device=x.device)
-    places = rabbet.arange(out, dtype=rabbet.float32, device=x.device)
-    index = rabbet.floor((places + 0.5 if exact else places) * step).to(rabbet.int64)
-    return x.index_select(dim, rabbet.clamp(index, max=n - 1))
-
-
-def _weighted(
-    x: Tensor, dim: int, out: int, scale: float | None, align_corners: bool, cubic: bool
-) -> Tensor:
-    """Linear or cubic convolution interpolation (Keys 1981, a = -0.75) along `dim`."""
-    n = x.shape[dim]
-    step = rabbet.tensor(source_step(n, out, scale, align_corners), dtype=x.dtype, device=x.device)
-    places = rabbet.arange(out, dtype=x.dtype, device=x.device)
-    source = places * step if align_corners else (places + 0.5) * step - 0.5
-    if not cubic:
-        source = rabbet.clamp(source, min=0.0)
-    low = rabbet.floor(source)
-    part = source - low
-    start = low.to(rabbet.int64)
-    weights = cubic_weights(part) if cubic else [1 - part, part]
-    first = -1 if cubic else 0
-    result = None
-    for k, weight in enumerate(weights):
-        index = rabbet.clamp(start + (first + k), 0, n - 1)
-        term = x.index_select(dim, index) * along(weight, dim, x.ndim)
-        result = term if result is None else result + term
-    assert result is not None
-    return result
 
 
 def _filtered(
@@ -543,40 +524,7 @@ def grid_sample(
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     if align_corners is None:
         _warn_of_corners("grid_sample")
-    return _sampled(input, grid, mode, padding_mode, bool(align_corners))
-
-
-@accumulated
-def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool) -> Tensor:
-    sizes = list(input.shape[2:])
-    rank = len(sizes)
-    batch, channels = input.shape[:2]
-    places = list(grid.shape[1:-1])
-    flat = input.reshape([batch, channels, math.prod(sizes)])
-    points = []
-    for d, n in enumerate(sizes):
-        x = grid.select(-1, rank - 1 - d).reshape([batch, -1])
-        x = (x + 1) * ((n - 1) / 2) if align else ((x + 1) * n - 1) / 2
-        points.append(x if mode == "bicubic" else _inside(x, n, padding_mode, align))
-    taps = [_taps(x, mode) for x in points]
-    result = None
-    for corner in itertools.product(*taps):
-        index = rabbet.zeros([batch, points[0].shape[1]], dtype=rabbet.int64, device=input.device)
-        weight: Tensor | None = None
-        for (place, factor), n in zip(corner, sizes, strict=True):
-            if mode == "bicubic":
-                place = _inside(place, n, padding_mode, align)
-            valid = (place >= 0) & (place <= n - 1)
-            bounded = rabbet.where(valid, place, rabbet.zeros_like(place))
-            index = index * n + bounded.to(rabbet.int64)
-            part = factor * valid.to(factor.dtype)
-            weight = part if weight is None else weight * part
-        assert weight is not None
-        values = flat.gather(2, index.unsqueeze(1).expand([batch, channels, index.shape[1]]))
-        term = values * weight.unsqueeze(1)
-        result = term if result is None else result + term
-    assert result is not None
-    return result.reshape([batch, channels, *places])
+    return _grid_sample(input, grid, mode, padding_mode, bool(align_corners))
 
 
 def _warn_of_corners(name: str) -> None:
@@ -585,30 +533,3 @@ def _warn_of_corners(name: str) -> None:
         f"1.3.0. Please specify align_corners=True if the old behavior is desired ({name}).",
         stacklevel=3,
     )
-
-
-def _taps(x: Tensor, mode: str) -> list[tuple[Tensor, Tensor]]:
-    """Neighbours of the points `x` along one direction, and their weights."""
-    if mode == "nearest":
-        # PyTorch's gradient for the points is zeros, not None.
-        return [(rabbet.round(x.detach()), 1 + 0 * (x - x.detach()))]
-    low = rabbet.floor(x.detach())
-    part = x - low
-    if mode == "bilinear":
-        return [(low, 1 - part), (low + 1, part)]
-    return [(low + (k - 1), w) for k, w in enumerate(cubic_weights(part))]
-
-
-def _inside(x: Tensor, n: int, padding_mode: str, align: bool) -> Tensor:
-    """Bring coordinates of points into the input, as far as the padding mode says."""
-    if padding_mode == "zeros":
-        return x
-    if padding_mode == "reflection":
-        low, span = (0.0, float(n - 1)) if align else (-0.5, float(n))
-        if span == 0:
-            return x * 0
-        distance = rabbet.abs(x - low)
-        turns = rabbet.floor(distance.detach() / span)
-        rest = distance - turns * span
-        x = rabbet.where(turns % 2 == 0, rest + low, span - rest + low)
-    return rabbet.clamp(x, 0.0, float(n - 1))

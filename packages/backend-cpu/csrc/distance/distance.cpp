@@ -1,0 +1,151 @@
+// Distances between all rows of two matrices, and their gradients.
+#include <algorithm>
+#include <cmath>
+
+#include "common/kernels.h"
+#include "common/level.h"
+#include "common/operands.h"
+#include "common/workspace.h"
+#include "distance/distance_rows.h"
+
+namespace rbcpu {
+namespace {
+
+inline const DistanceTable<float>& table(float) { return RB_PICK_LEVEL(distance_table).f32; }
+inline const DistanceTable<double>& table(double) { return RB_PICK_LEVEL(distance_table).f64; }
+
+int norm_of(double p) {
+  const Norm norm = p == 0          ? Norm::kZero
+                    : p == 1        ? Norm::kOne
+                    : p == 2        ? Norm::kTwo
+                    : std::isinf(p) ? Norm::kInf
+                                    : Norm::kOther;
+  return static_cast<int>(norm);
+}
+
+// The matrices of an argument in the type that is computed, one for each place of the leading
+// dimensions of the result, to which its own broadcast.
+template <class T>
+class Matrices {
+ public:
+  Matrices(const RbTensor& t, const RbTensor& result)
+      : wide_(view_of(t)), dense_(wide_.view), result_(result), leading_(t.ndim - 2) {
+    rows = t.shape[t.ndim - 2];
+    columns = t.shape[t.ndim - 1];
+  }
+  const T* at(int64_t place) const {
+    const T* p = reinterpret_cast<const T*>(dense_.view.data);
+    for (int d = result_.ndim - 3; d >= 0; --d) {
+      const int own = d - (result_.ndim - 2 - leading_);
+      if (own >= 0 && dense_.view.shape[own] > 1)
+        p += place % result_.shape[d] * dense_.view.strides[own];
+      place /= result_.shape[d];
+    }
+    return p;
+  }
+  int64_t rows, columns;
+
+ private:
+  Operand wide_;
+  DenseView dense_;
+  const RbTensor& result_;
+  int leading_;
+};
+
+int64_t places_of(const RbTensor& result) {
+  int64_t n = 1;
+  for (int d = 0; d < result.ndim - 2; ++d) n *= result.shape[d];
+  return n;
+}
+
+// Float or double: f(its tag); 16-bit floats are computed in float.
+template <class F>
+void as_computed(const rb::Args& a, const F& f) {
+  dispatch_dtype<kMaskFloat>(a.op_name(), a.ret().dtype_id, [&](auto tag) {
+    f(TypeTag<compute_t<typename decltype(tag)::type>>());
+  });
+}
+
+void cdist_kernel(const rb::Args& a) {
+  const double p = a.has(2) ? a.real(2) : 2.0;
+  const int norm = norm_of(p);
+  if (a.ret().numel == 0) return;
+  as_computed(a, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> left(a.tensor(0), a.ret()), right(a.tensor(1), a.ret());
+    const Result result(a.ret());
+    T* const out = reinterpret_cast<T*>(result.view.data);
+    const DistanceTable<T>& with = table(T());
+    constexpr int64_t kBlock = 128;  // rows that share the columns of a task
+    const int64_t m = left.columns, width = with.panel;
+    const int64_t panels = (right.rows + width - 1) / width,
+                  blocks = (left.rows + kBlock - 1) / kBlock;
+    const int64_t work = std::min(left.rows, kBlock) * width * std::max<int64_t>(m, 1);
+    rb::parallel_for(
+        places_of(a.ret()) * panels * blocks, std::max<int64_t>(1, 8 * kGrain / work),
+        [&](int64_t begin, int64_t end) {
+          const Workspace<T> columns(m * width);
+          for (int64_t task = begin; task < end; ++task) {
+            const int64_t place = task / blocks / panels, first = task / blocks % panels * width,
+                          used = std::min(width, right.rows - first);
+            const int64_t top = task % blocks * kBlock, bottom = std::min(left.rows, top + kBlock);
+            const T* const from = right.at(place) + first * m;
+            for (int64_t i = 0; i < m; ++i) {
+              for (int64_t c = 0; c < width; ++c)
+                columns[i * width + c] = c < used ? from[c * m + i] : T(0);
+            }
+            const T* const rows = left.at(place);
+            T tile[kDistanceRows * kMaxDistancePanel];
+            for (int64_t r = top; r < bottom; r += kDistanceRows) {
+              const int count = static_cast<int>(std::min<int64_t>(kDistanceRows, bottom - r));
+              with.tile[norm](rows + r * m, m, count, columns.data(), m, static_cast<T>(p), tile);
+              for (int k = 0; k < count; ++k)
+                std::copy_n(tile + k * width, used,
+                            out + (place * left.rows + r + k) * right.rows + first);
+            }
+          }
+        });
+    result.finish();
+  });
+}
+
+// cdist_backward(g, x1, x2, p, distances)
+void cdist_backward_kernel(const rb::Args& a) {
+  const double p = a.real(3);
+  const int norm = norm_of(p);
+  if (a.ret().numel == 0) return;
+  as_computed(a, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Matrices<T> gradient(a.tensor(0), a.ret()), left(a.tensor(1), a.ret()),
+        right(a.tensor(2), a.ret()), distance(a.tensor(4), a.ret());
+    const Result result(a.ret());
+    T* const out = reinterpret_cast<T*>(result.view.data);
+    const int64_t m = left.columns, work = m * right.rows + 1;
+    rb::parallel_for(places_of(a.ret()) * left.rows, std::max<int64_t>(1, 4 * kGrain / work),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t i = begin; i < end; ++i) {
+                         const int64_t place = i / left.rows, r = i % left.rows;
+                         T* const to = out + i * m;
+                         std::fill_n(to, m, T(0));
+                         table(T()).slope[norm](left.at(place) + r * m, right.at(place), m,
+                                                right.rows, m, gradient.at(place) + r * right.rows,
+                                                distance.at(place) + r * right.rows,
+                                                static_cast<T>(p), to);
+                       }
+                     });
+    result.finish();
+  });
+}
+
+const rb::KernelSpec kKernels[] = {
+    {"cdist", rb::wrap<cdist_kernel>, 0, kMaskFloat},
+    {"cdist_backward", rb::wrap<cdist_backward_kernel>, 0, kMaskFloat},
+};
+
+}  // namespace
+
+int32_t add_distance(const RbHost* host, RbTxn* txn) {
+  return rb::add_kernels(host, txn, kBackendName, kKernels);
+}
+
+}  // namespace rbcpu
