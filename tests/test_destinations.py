@@ -276,6 +276,7 @@ def test_ranges_say_how_many_elements_they_have(recwarn):
     with pytest.warns(UserWarning, match=r"An output .* resized .* \[5\].* \[2\]"):
         rabbet.normal(rabbet.zeros(2), rabbet.ones(2), out=rabbet.empty(5))
     assert rabbet.zeros(2, out=rabbet.empty(5)).shape == (2,)
+    assert rabbet.normal(0.0, 1.0, (2,), out=rabbet.empty(5)).shape == (2,)
     assert rabbet.linspace(rabbet.tensor(0.0), 1, 2, out=rabbet.empty(5)).tolist() == [0, 1]
     assert not recwarn.list
 
@@ -407,6 +408,19 @@ def test_a_call_that_names_no_dtype_has_that_of_its_destination(make):
 def test_a_dtype_that_is_named_must_be_that_of_the_destination(call):
     with pytest.raises(TypeError, match="dtype int32 does not match dtype float32 of"):
         call(rabbet.zeros(2))
+
+
+def test_sums_without_nan_are_no_integers():
+    x, whole = rabbet.tensor([1.5, float("nan")]), rabbet.empty(0, dtype=rabbet.int64)
+    for call in (
+        lambda: rabbet.nansum(x, dtype=rabbet.int64),
+        lambda: rabbet.nansum(x, out=whole),
+        lambda: rabbet.nanmean(x, out=whole),
+    ):
+        with pytest.raises(NotImplementedError, match="nansum: sums of float32 in int64"):
+            call()
+    assert rabbet.nansum(rabbet.tensor([1, 2]), dtype=rabbet.int64).item() == 3
+    assert rabbet.nansum(x, out=rabbet.empty(0, dtype=rabbet.float64)).item() == 1.5
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

@@ -29,8 +29,9 @@ bool makes_tensors(const Op& op) { return op.creation || has_param(op, RB_A_DEVI
 
 // Factories and random operators give their destinations the shape that calls ask for: no warning.
 bool fills_any_shape(const Op& op) {
-  const bool fills = makes_tensors(op) || has_param(op, RB_A_GENERATOR);
-  return fills && op.base != "arange" && op.base != "normal";  // as in PyTorch
+  // PyTorch warns for `arange`, and for `normal` where its moments are tensors.
+  if (makes_tensors(op)) return op.base != "arange";
+  return has_param(op, RB_A_GENERATOR) && op.base != "normal";
 }
 
 // False: the warning is an error. A destination without elements is there to be resized.

@@ -325,8 +325,9 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
         raise _C.DTypeError(
             f"{what}: tau dtype {tau.dtype} does not match input dtype {input.dtype}"
         )
-    if input.numel() == 0:
-        return input.clone()
+    if input.numel() == 0 or tau.shape[-1] == 0:
+        # The identity, which requires grad where the input does, as PyTorch's result.
+        return input.clone().copy_(rabbet.eye(m, n, dtype=input.dtype, device=input.device))
     return _op("_linalg_householder_product")(input, tau)
 
 
