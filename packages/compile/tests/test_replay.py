@@ -8,6 +8,8 @@ import pytest
 import rabbet
 import rabbet_compile
 from rabbet import nn
+from rabbet_compile import _replay
+from rabbet_compile._guards import Kind
 from rabbet_compile._replaying import MOST_VARIANTS, state_of
 
 
@@ -573,3 +575,97 @@ def test_replayed_calls_run_fused():
         made = compiled(x)
     assert rabbet.equal(made, (x * 1.5 + 0.25).relu() - 0.5) and replays(compiled) == 1
     assert rabbet_compile.totals()["tiled"] == 1 and rabbet_compile.totals()["unstored"] == 3
+
+
+def test_hooks_of_tensors_end_the_replay_of_backward_passes():
+    weight = rabbet.ones(2, requires_grad=True)
+
+    def step(x):
+        weight.grad = None
+        (weight * x).sum().backward()
+
+    compiled = rabbet.compile(step)
+
+    def gradient(x):
+        compiled(x)
+        return weight.grad
+
+    x = rabbet.full((2,), 3.0)
+    for _ in range(4):
+        assert rabbet.equal(gradient(x), x)
+    assert replays(compiled) == 2
+    hook = weight.register_hook(lambda grad: grad * 2)
+    for _ in range(3):
+        assert rabbet.equal(gradient(x), x * 2)
+    hook.remove()
+    after = weight.register_post_accumulate_grad_hook(lambda leaf: leaf.grad.mul_(5))
+    assert rabbet.equal(gradient(x), x * 5)
+    after.remove()
+    assert rabbet.equal(gradient(x), x) and replays(compiled) == 3
+
+
+def test_gradients_that_are_there_before_are_guarded():
+    weight = rabbet.ones(2, requires_grad=True)
+
+    def step(x):
+        (weight * x).sum().backward()
+
+    compiled = rabbet.compile(step)
+    x = rabbet.full((2,), 3.0)
+    for _ in range(4):
+        weight.grad = None
+        compiled(x)
+        assert rabbet.equal(weight.grad, x)
+    compiled(x)
+    assert rabbet.equal(weight.grad, x * 2) and replays(compiled) == 2
+
+
+def test_numbers_that_no_longer_fit_run_python_code():
+    box = Box(n=4)
+
+    def step(x):
+        box.n -= 1
+        return x + 6 // box.n
+
+    compiled, x = rabbet.compile(step), rabbet.zeros(1)
+    assert [int(compiled(x)) for _ in range(3)] == [2, 3, 6]
+    with pytest.raises(ZeroDivisionError):
+        compiled(x)
+    box.n = 7
+    assert int(compiled(x)) == 1 and box.n == 6
+
+
+@pytest.mark.parametrize(
+    ("guards", "error", "message"),
+    [
+        ((), TypeError, "Guards: expected a list of tuples"),
+        ([3], TypeError, "Guards: expected tuples that begin with a kind"),
+        ([(99,)], ValueError, "Guards: there is no kind 99 with 1 parts"),
+        ([(Kind.CELL, 1)], ValueError, "Guards: there is no kind 5 with 2 parts"),
+    ],
+)
+def test_guards_check_how_they_are_given(guards, error, message):
+    with pytest.raises(error, match=message):
+        _replay.holds(guards)
+
+
+def test_guards_take_numbers_and_strings_by_value_and_all_else_by_identity():
+    same, different = _replay.same, [1]
+    assert same(1.5, float("1.5")) and same((1, "a" * 30), (1, "a" * 30)) and same(10**30, 10**30)
+    assert not same(1, 1.0) and not same(1, True) and not same(0.0, -0.0) and not same([], [])
+    assert same(float("nan"), float("nan")) and not same({}, {}) and same(different, different)
+    assert _replay.holds([(Kind.LENGTH, [1, 2], 2)]) and not _replay.holds([(Kind.LENGTH, [1], 2)])
+
+
+def test_variants_check_how_they_are_given():
+    variants = _replay.Variants()
+    with pytest.raises(TypeError, match="Variant: expected a tuple with a part 0"):
+        variants.add(())
+    with pytest.raises(TypeError, match=r"Variants.call: expected a tuple and a dict"):
+        variants.call([], {})
+    assert variants.call((), {}) is _replay.MISSING and len(variants) == 0
+    with pytest.raises(TypeError, match="unique_number: expected an int or a float, got str"):
+        _replay.unique_number("a")
+    for number in (0, -3, 5, 2**70, 0.5):
+        made = _replay.unique_number(number)
+        assert made == number and type(made) is type(number) and made is not number
