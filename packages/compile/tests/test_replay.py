@@ -669,3 +669,44 @@ def test_variants_check_how_they_are_given():
     for number in (0, -3, 5, 2**70, 0.5):
         made = _replay.unique_number(number)
         assert made == number and type(made) is type(number) and made is not number
+
+
+def test_errors_behind_writes_find_memory_as_it_was():
+    def make():
+        rabbet.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.3))
+
+        def step(x, y):
+            try:
+                return nn.functional.cross_entropy(model(x), y).detach()
+            except IndexError as error:
+                return rabbet.tensor(float(len(str(error))))
+
+        return step, model
+
+    (step, model), (other, other_model) = make(), make()
+    compiled = rabbet.compile(other)
+    for i, target in enumerate([0, 1, 2, 3, 9, 1, 2, 9, 0]):
+        x, y = rabbet.randn(3, 4), rabbet.tensor([0, target, 1])
+        rabbet.manual_seed(i)
+        expected = step(x, y)
+        after = rabbet.get_rng_state()
+        rabbet.manual_seed(i)
+        assert rabbet.equal(compiled(x, y), expected)
+        assert rabbet.equal(rabbet.get_rng_state(), after)
+        for (name, a), b in zip(
+            model.state_dict().items(), other_model.state_dict().values(), strict=True
+        ):
+            assert rabbet.equal(a, b), (i, name)
+    assert replays(compiled) == 5
+
+
+def test_large_writes_before_an_operator_that_looks_at_values_are_refused():
+    big = rabbet.zeros(1 << 19)
+
+    def step(x, index):
+        big.add_(1)
+        return nn.functional.embedding(index, x)
+
+    found = why_not(step, rabbet.ones(3, 2), rabbet.tensor([0, 1]))
+    assert "embedding, which may raise an error, comes behind a write" in found
