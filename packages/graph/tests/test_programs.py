@@ -305,7 +305,7 @@ def test_a_run_may_give_numbers_anew():
         program.run([x], [1.0])
     with pytest.raises(TypeError, match="add: expected an integer of the run, got another value"):
         program.run([x], [1.0, 2.5])
-    with pytest.raises(TypeError, match="Program.run: expected numbers, got str"):
+    with pytest.raises(TypeError, match=r"Program\.run: expected numbers, got str"):
         program.run([x], ["a", 1])
     program = _C.Program(1, 2)
     with pytest.raises(RuntimeError, match="program_add: add: argument 0 is no number"):
