@@ -56,12 +56,18 @@ class _Noting(Recorder):
         self.reason: str | None = None
         self.seen: Any = None
         self.numbers: dict[Node, list[tuple[int, int]]] = {}
+        self.inputs: dict[Value, Tensor] = {}
         self._offered: dict[int, list[Tensor]] = {}
 
     def fail(self, reason: str) -> None:
         """Note why the call cannot be recorded."""
         if self.reason is None:
             self.reason = reason
+
+    def add_input(self, tensor: Tensor, kind: str, label: str | None) -> Value:
+        value = super().add_input(tensor, kind, label)
+        self.inputs[value] = tensor  # operators may return it as their result
+        return value
 
     def offer(self, tensor: Tensor) -> None:
         """A tensor from outside that the program may use."""
@@ -310,6 +316,8 @@ def record(
         spec = _Finished(recorder, watch, arguments).spec(result, guards)
     except (NotReplayable, CaptureError, _watch.Refused) as error:
         return Recording(result, None, str(error), guards, count, {})
+    except Exception as error:  # the call has been made: it must not fail now
+        return Recording(result, None, f"an error in rabbet_compile: {error!r}", guards, count, {})
     return Recording(result, spec, None, guards, count, _changed_numbers(watch))
 
 
@@ -431,7 +439,7 @@ class _Finished:
 
     def tensor_of(self, value: Value) -> Tensor:
         """The tensor of an input."""
-        return self.recorder.tensor_of(value)
+        return self.recorder.inputs[value]
 
     # ---- results
 
