@@ -1,4 +1,4 @@
-"""Training steps and forward passes as graphs, beside the eager programs of rabbet and torch."""
+"""Training steps and forward passes as graphs and replayed, beside the eager programs of rabbet and torch."""
 
 import rabbet.graph
 from common import finish, side_by_side, torch_or_none
@@ -56,12 +56,20 @@ def rows(torch):
         step, data, (model, _) = step_of(make, modules)
         counted, other, state = step_of(make, modules, capturable=True)
         graph = rabbet.graph.capture(counted, *other, state=state)
-        steps = {"eager": lambda f=step, a=data: f(*a), "graph": lambda g=graph, a=other: g.run(*a)}
+        plain, inputs, _ = step_of(make, modules)
+        replayed = rabbet.compile(plain)
+        for _ in range(4):
+            replayed(*inputs)
+        steps = {
+            "eager": lambda f=step, a=data: f(*a),
+            "graph": lambda g=graph, a=other: g.run(*a),
+            "replay": lambda f=replayed, a=inputs: f(*a),
+        }
         if torch:
             theirs, tensors, _ = step_of(make, library("torch"))
             steps["torch"] = lambda f=theirs, a=tensors: f(*a)
         times = side_by_side(steps, 15, 0.1)
-        for how in ("eager", "graph"):
+        for how in ("eager", "graph", "replay"):
             yield {
                 "what": f"step of {what}: {how}",
                 "rabbet": times[how],
@@ -69,10 +77,14 @@ def rows(torch):
             }
         with rabbet.no_grad():
             forward = rabbet.graph.capture(model, data[0])
+            compiled = rabbet.compile(model)
+            for _ in range(4):
+                compiled(data[0])
             times = side_by_side(
                 {
                     "eager": lambda m=model, x=data[0]: m(x),
                     "graph": lambda g=forward, x=data[0]: g.run(x),
+                    "replay": lambda m=compiled, x=data[0]: m(x),
                 }
             )
         for how, seconds in times.items():

@@ -79,6 +79,14 @@ STATEMENTS = [
     "    self.optimizer.step()\n    t = t + loss.detach()",
     "self.module(x.float()).sum().backward()\n    t = t + (1 if self.module[0].weight.grad is None else 2)",
     "self.module[0].weight.grad = None",
+    "t = t + rabbet.nn.functional.cross_entropy(self.normed(x.float())[:2], self.targets).detach()",
+    "try: t = t + rabbet.nn.functional.cross_entropy(self.normed(x.float())[:2], self.targets).detach()\n"
+    "    except (IndexError, RuntimeError, ValueError): self.note = 'failed'",
+    "self.count += 1\n    t = t + self.count",
+    "self.count += 2\n    self.rate = self.rate * 0.5 + self.count\n    t = t * self.rate",
+    "if self.count % 3 == 1: t = t - 1",
+    "self.table['a'] = self.table.get('a', 0.5) * 1.5",
+    "t = t * max(self.count, 2)",
 ]  # fmt: skip
 RESULTS = [
     "t",
@@ -143,6 +151,11 @@ class World:
         self.last, self.note, self.memo, self.count, self.record = None, "", {}, 0, []
         self.dtype, self.raises, self.pair, self.start = rabbet.float32, False, (2, 3), 0
         self.embedding, self.index = rabbet.randn(5, 3), rabbet.tensor([0, 4])
+        self.normed, self.targets = (
+            nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)),
+            rabbet.tensor([0, 1]),
+        )
+        self.rate = 1.0
         self.tuned = lambda t: t + 0.25
         self.globals: dict[str, Any] = {"rabbet": rabbet}
         exec(compile(source, f"<program {seed}>", "exec"), self.globals)
@@ -165,10 +178,12 @@ class World:
             "record",
             "pair",
             "embedding",
+            "rate",
         ]
         found = {name: getattr(self, name) for name in kept}
-        for name, tensor in self.module.state_dict().items():
-            found[f"module.{name}"] = tensor
+        for part in ("module", "normed"):
+            for name, tensor in getattr(self, part).state_dict().items():
+                found[f"{part}.{name}"] = tensor
         for name, parameter in self.module.named_parameters():
             found[f"grad.{name}"] = parameter.grad
         for i, entry in enumerate(self.optimizer.state.values()):
@@ -242,6 +257,9 @@ CHANGES: list[Callable[[World, random.Random], None]] = [
     lambda w, r: w.optimizer.param_groups[0].__setitem__("lr", r.choice([0.1, 0.01])),
     lambda w, r: w.__dict__.pop("maybe", None),
     lambda w, r: setattr(w, "tuned", lambda t: t * 4),
+    lambda w, r: w.targets.fill_(r.choice([0, 1, 9])),
+    lambda w, r: w.normed.train(r.random() < 0.5),
+    lambda w, r: setattr(w, "count", r.choice([0, 7, 2.5, True])),
     lambda w, r: w.index.fill_(r.choice([1, 2, 9])),
     lambda w, r: setattr(w, "embedding", w.embedding.t().contiguous().t()),
     lambda w, r: w.module.__setitem__(1, r.choice([nn.GELU(), nn.ReLU()])),

@@ -8,6 +8,8 @@ import pytest
 import rabbet
 import rabbet_compile
 from rabbet import nn
+from rabbet_compile import _replay
+from rabbet_compile._guards import Kind
 from rabbet_compile._replaying import MOST_VARIANTS, state_of
 
 
@@ -573,3 +575,146 @@ def test_replayed_calls_run_fused():
         made = compiled(x)
     assert rabbet.equal(made, (x * 1.5 + 0.25).relu() - 0.5) and replays(compiled) == 1
     assert rabbet_compile.totals()["tiled"] == 1 and rabbet_compile.totals()["unstored"] == 3
+
+
+def test_hooks_of_tensors_end_the_replay_of_backward_passes():
+    weight = rabbet.ones(2, requires_grad=True)
+
+    def step(x):
+        weight.grad = None
+        (weight * x).sum().backward()
+
+    compiled = rabbet.compile(step)
+
+    def gradient(x):
+        compiled(x)
+        return weight.grad
+
+    x = rabbet.full((2,), 3.0)
+    for _ in range(4):
+        assert rabbet.equal(gradient(x), x)
+    assert replays(compiled) == 2
+    hook = weight.register_hook(lambda grad: grad * 2)
+    for _ in range(3):
+        assert rabbet.equal(gradient(x), x * 2)
+    hook.remove()
+    after = weight.register_post_accumulate_grad_hook(lambda leaf: leaf.grad.mul_(5))
+    assert rabbet.equal(gradient(x), x * 5)
+    after.remove()
+    assert rabbet.equal(gradient(x), x) and replays(compiled) == 3
+
+
+def test_gradients_that_are_there_before_are_guarded():
+    weight = rabbet.ones(2, requires_grad=True)
+
+    def step(x):
+        (weight * x).sum().backward()
+
+    compiled = rabbet.compile(step)
+    x = rabbet.full((2,), 3.0)
+    for _ in range(4):
+        weight.grad = None
+        compiled(x)
+        assert rabbet.equal(weight.grad, x)
+    compiled(x)
+    assert rabbet.equal(weight.grad, x * 2) and replays(compiled) == 2
+
+
+def test_numbers_that_no_longer_fit_run_python_code():
+    box = Box(n=4)
+
+    def step(x):
+        box.n -= 1
+        return x + 6 // box.n
+
+    compiled, x = rabbet.compile(step), rabbet.zeros(1)
+    assert [int(compiled(x)) for _ in range(3)] == [2, 3, 6]
+    with pytest.raises(ZeroDivisionError):
+        compiled(x)
+    box.n = 7
+    assert int(compiled(x)) == 1 and box.n == 6
+
+
+@pytest.mark.parametrize(
+    ("guards", "error", "message"),
+    [
+        ((), TypeError, "Guards: expected a list of tuples"),
+        ([3], TypeError, "Guards: expected tuples that begin with a kind"),
+        ([(99,)], ValueError, "Guards: there is no kind 99 with 1 parts"),
+        ([(Kind.CELL, 1)], ValueError, "Guards: there is no kind 5 with 2 parts"),
+    ],
+)
+def test_guards_check_how_they_are_given(guards, error, message):
+    with pytest.raises(error, match=message):
+        _replay.holds(guards)
+
+
+def test_guards_take_numbers_and_strings_by_value_and_all_else_by_identity():
+    same, different = _replay.same, [1]
+    assert same(1.5, float("1.5")) and same((1, "a" * 30), (1, "a" * 30)) and same(10**30, 10**30)
+    assert not same(1, 1.0) and not same(1, True) and not same(0.0, -0.0) and not same([], [])
+    assert same(float("nan"), float("nan")) and not same({}, {}) and same(different, different)
+    assert _replay.holds([(Kind.LENGTH, [1, 2], 2)]) and not _replay.holds([(Kind.LENGTH, [1], 2)])
+
+
+def test_variants_check_how_they_are_given():
+    variants = _replay.Variants()
+    with pytest.raises(TypeError, match="Variant: expected a tuple with a part 0"):
+        variants.add(())
+    with pytest.raises(TypeError, match=r"Variants.call: expected a tuple and a dict"):
+        variants.call([], {})
+    assert variants.call((), {}) is _replay.MISSING and len(variants) == 0
+    with pytest.raises(TypeError, match="unique_number: expected an int or a float, got str"):
+        _replay.unique_number("a")
+    for number in (0, -3, 5, 2**70, 0.5):
+        made = _replay.unique_number(number)
+        assert made == number and type(made) is type(number) and made is not number
+
+
+def test_errors_behind_writes_find_memory_as_it_was():
+    def make():
+        rabbet.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.3))
+
+        def step(x, y):
+            try:
+                return nn.functional.cross_entropy(model(x), y).detach()
+            except IndexError as error:
+                return rabbet.tensor(float(len(str(error))))
+
+        return step, model
+
+    (step, model), (other, other_model) = make(), make()
+    compiled = rabbet.compile(other)
+    for i, target in enumerate([0, 1, 2, 3, 9, 1, 2, 9, 0]):
+        x, y = rabbet.randn(3, 4), rabbet.tensor([0, target, 1])
+        rabbet.manual_seed(i)
+        expected = step(x, y)
+        after = rabbet.get_rng_state()
+        rabbet.manual_seed(i)
+        assert rabbet.equal(compiled(x, y), expected)
+        assert rabbet.equal(rabbet.get_rng_state(), after)
+        for (name, a), b in zip(
+            model.state_dict().items(), other_model.state_dict().values(), strict=True
+        ):
+            assert rabbet.equal(a, b), (i, name)
+    assert replays(compiled) == 5
+
+
+def test_large_writes_before_an_operator_that_looks_at_values_are_refused():
+    big = rabbet.zeros(1 << 19)
+
+    def step(x, index):
+        big.add_(1)
+        return nn.functional.embedding(index, x)
+
+    found = why_not(step, rabbet.ones(3, 2), rabbet.tensor([0, 1]))
+    assert "embedding, which may raise an error, comes behind a write" in found
+
+
+def test_operators_that_return_their_argument_are_replayed():
+    compiled = rabbet.compile(lambda x: nn.functional.dropout(x, 0.5, False)[1:])
+    for _ in range(4):
+        x = rabbet.randn(3, 2)
+        assert rabbet.equal(compiled(x), x[1:])
+    assert replays(compiled) == 2

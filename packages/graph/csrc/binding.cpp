@@ -116,8 +116,9 @@ class Program {
     noutputs_ = slots.size();
   }
 
-  py::list run(const py::sequence& inputs) {
+  py::list run(const py::sequence& inputs, const py::sequence& numbers) {
     const py::list kept(inputs);
+    const std::vector<RbValue> given = values_of(numbers);
     std::vector<RbTensor*> tensors;
     for (const py::handle input : kept) {
       tensors.push_back(core->unwrap(input.ptr()));
@@ -129,8 +130,9 @@ class Program {
     int32_t code = RB_OK;
     {
       const rb::WithoutGil unlocked;
-      code = program_run(program_, tensors.data(), static_cast<uint32_t>(tensors.size()),
-                         outputs.data(), static_cast<uint32_t>(outputs.size()), &failed_);
+      code = program_run_with(program_, tensors.data(), static_cast<uint32_t>(tensors.size()),
+                              given.data(), static_cast<uint32_t>(given.size()), outputs.data(),
+                              static_cast<uint32_t>(outputs.size()), &failed_);
     }
     check(code);
     return wrapped(outputs);
@@ -142,6 +144,25 @@ class Program {
   py::capsule handle() const { return py::capsule(program_, "rabbet.graph.program"); }
 
  private:
+  static std::vector<RbValue> values_of(const py::sequence& numbers) {
+    std::vector<RbValue> made;
+    for (const py::handle number : numbers) {
+      RbValue value{};
+      if (py::isinstance<py::float_>(number)) {
+        value.tag = RB_FLOAT;
+        value.v.f = number.cast<double>();
+      } else if (py::isinstance<py::int_>(number)) {
+        value.tag = RB_INT;
+        value.v.i = number.cast<int64_t>();
+      } else {
+        throw py::type_error("Program.run: expected numbers, got " +
+                             std::string(Py_TYPE(number.ptr())->tp_name));
+      }
+      made.push_back(value);
+    }
+    return made;
+  }
+
   static py::list wrapped(const std::vector<RbTensor*>& outputs) {
     py::list made;
     bool raised = false;
@@ -202,7 +223,7 @@ PYBIND11_MODULE(_C, m) {
            py::arg("results"), py::arg("returns_list"), py::arg("last"), py::arg("exclude"),
            py::arg("numbers") = std::vector<std::pair<int32_t, uint32_t>>())
       .def("finish", &Program::finish, py::arg("slots"))
-      .def("run", &Program::run, py::arg("inputs"))
+      .def("run", &Program::run, py::arg("inputs"), py::arg("numbers") = py::tuple())
       .def_property_readonly(
           "handle", &Program::handle,
           "For callers of the table \"rabbet.graph\"; valid as long as the object lives.")

@@ -290,3 +290,23 @@ def test_runs_keep_no_memory():
         graph.run(x)
     assert rabbet._C.memory_stats("cpu")["allocated_bytes.all.current"] == before
     assert runs.lowered(graph).program(graph, {}, False) is program_of(graph)
+
+
+def test_a_run_may_give_numbers_anew():
+    program = _C.Program(1, 2)
+    program.add(
+        "add", (rabbet.ones(1), 2.5, 1), [(0, -1, 0)], [], [1], False, [], 0, [(1, 0), (2, 1)]
+    )
+    program.finish([1])
+    x = rabbet.arange(3.0)
+    assert program.run([x], [4.0, 3])[0].tolist() == [12, 13, 14]
+    assert program.run([x], [2, 1])[0].tolist() == [2, 3, 4]  # an integer in the place of a float
+    with pytest.raises(RuntimeError, match="program_run: expected 2 numbers, got 1"):
+        program.run([x], [1.0])
+    with pytest.raises(TypeError, match="add: expected an integer of the run, got another value"):
+        program.run([x], [1.0, 2.5])
+    with pytest.raises(TypeError, match=r"Program\.run: expected numbers, got str"):
+        program.run([x], ["a", 1])
+    program = _C.Program(1, 2)
+    with pytest.raises(RuntimeError, match="program_add: add: argument 0 is no number"):
+        program.add("add", (rabbet.ones(1), 2.5, 1), [(0, -1, 0)], [], [1], False, [], 0, [(0, 0)])

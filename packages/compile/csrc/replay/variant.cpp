@@ -1,6 +1,7 @@
 #include "replay/variant.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "rabbet/python.hpp"
@@ -145,7 +146,7 @@ Variant::Variant(PyObject* spec, Py_ssize_t number_of_this)
       handle_(nullptr),
       outputs_(part(spec, 6)),
       noutputs_(static_cast<size_t>(as_number(part(spec, 9)))),
-      first_effect_(static_cast<int32_t>(as_number(part(spec, 10)))),
+      repeatable_(static_cast<int32_t>(as_number(part(spec, 10)))),
       in_region_(part(spec, 11) == Py_True),
       needs_distinct_(part(spec, 12) == Py_True) {
   each(part(spec, 2), [this](PyObject* tensor) { signatures_.emplace_back(tensor); });
@@ -162,6 +163,8 @@ Variant::Variant(PyObject* spec, Py_ssize_t number_of_this)
     gradients_.push_back(
         {static_cast<size_t>(as_number(part(gradient, 0))), as_number(part(gradient, 1))});
   });
+  each(part(spec, 17),
+       [this](PyObject* at) { saved_.push_back(static_cast<size_t>(as_number(at))); });
   each(part(spec, 16),
        [this](PyObject* at) { given_.push_back(static_cast<size_t>(as_number(at))); });
   each(part(spec, 14), [this](PyObject* tensor) { others_.push_back(Ref::share(tensor)); });
@@ -227,6 +230,39 @@ Outcome Variant::call(PyObject* args, PyObject* kwargs) {
   return run(tensors);
 }
 
+namespace {
+
+// Copies of the memory of dense tensors on the CPU.
+class Saved {
+ public:
+  bool add(RbTensor* t) {
+    if (!(t->flags & RB_T_CONTIGUOUS)) return false;
+    if (trace->ready(t, "a copy for replay") != RB_OK) {
+      core->host->err_clear();
+      return false;
+    }
+    RbDTypeInfo info{};
+    info.struct_size = sizeof info;
+    core->host->dtype_info(t->dtype_id, &info);
+    const auto* data = static_cast<const char*>(t->data);
+    copies_.push_back({t, {data, data + static_cast<size_t>(t->numel) * info.itemsize}});
+    return true;
+  }
+  void put_back() const {
+    for (const Copy& copy : copies_)
+      if (!copy.bytes.empty()) std::memcpy(copy.tensor->data, copy.bytes.data(), copy.bytes.size());
+  }
+
+ private:
+  struct Copy {
+    RbTensor* tensor;
+    std::vector<char> bytes;
+  };
+  std::vector<Copy> copies_;
+};
+
+}  // namespace
+
 // The numbers as operators take them.
 bool Variant::give_numbers(const std::vector<Ref>& numbers, std::vector<RbValue>& given) const {
   for (const size_t at : given_) {
@@ -256,6 +292,9 @@ Outcome Variant::run(const std::vector<PyObject*>& arguments) {
     if (same_as_[i] == i) inputs.push_back(core->unwrap(arguments[i]));
   for (const Ref& state : states_) inputs.push_back(core->unwrap(state.get()));
   if (needs_distinct_ && !distinct(inputs)) return {Outcome::kMismatch, {}};
+  Saved saved;
+  for (const size_t at : saved_)
+    if (!saved.add(inputs[at])) return {Outcome::kMismatch, {}};
   Ref random;
   if (generator_) {
     random = Ref::take(PyObject_CallMethod(generator_.get(), "get_state", nullptr));
@@ -281,8 +320,9 @@ Outcome Variant::run(const std::vector<PyObject*>& arguments) {
     if (output) made.tensors.push_back(Ref::take(core->wrap(output)));  // takes over the reference
   if (code != RB_OK) {
     core->raise_error(code);
-    if (failed < 0 || failed >= first_effect_) return {Outcome::kRaised, {}};
+    if (failed < 0 || failed >= repeatable_) return {Outcome::kRaised, {}};
     PyErr_Clear();
+    saved.put_back();
     if (random && !Ref::take(PyObject_CallMethod(generator_.get(), "set_state", "O", random.get())))
       return {Outcome::kRaised, {}};
     return {Outcome::kFailed, {}};

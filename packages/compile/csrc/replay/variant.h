@@ -82,7 +82,10 @@ class Variant {
   std::vector<Effect> effects_;
   std::vector<Gradient> gradients_;
   size_t noutputs_;
-  int32_t first_effect_;  // the step from which on the program cannot be run once more
+  // Errors of steps before this one leave the function to be run once more, after the memory of
+  // these inputs, which earlier steps write, has been put back.
+  int32_t repeatable_;
+  std::vector<size_t> saved_;
   bool in_region_, needs_distinct_;
   Ref generator_;  // whose state is put back where the program is run once more; may be null
   Py_ssize_t failed_ = -1;

@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 import math
 import types
-from collections.abc import Callable
 from typing import Any
 
 from ._replay import unique_number
@@ -30,7 +29,7 @@ class Step(enum.IntEnum):
 
 
 # Functions whose result depends on the values of numbers only.
-PURE: frozenset[Callable[..., Any]] = frozenset({float, int, abs, min, max, round, pow}) | {
+PURE: frozenset[Any] = frozenset({float, int, abs, min, max, round, pow}) | {
     item for item in vars(math).values() if isinstance(item, types.BuiltinFunctionType)
 }
 
@@ -107,10 +106,11 @@ class Numbers:
             return False
         if id(item) in self._at:
             return True
-        if depth and isinstance(item, (list, tuple, set, frozenset)):
-            return any(self.are_in(part, depth - 1) for part in item)
-        if depth and isinstance(item, dict):
-            return any(self.are_in(part, depth - 1) for pair in item.items() for part in pair)
-        return (
-            depth and isinstance(item, slice) and self.are_in((item.start, item.stop, item.step), 1)
-        )
+        if isinstance(item, slice):
+            item = (item.start, item.stop, item.step)
+        if not isinstance(item, (list, tuple, set, frozenset, dict)):
+            return False
+        if not depth:
+            return bool(item)  # perhaps
+        parts = [*item, *item.values()] if isinstance(item, dict) else item
+        return any(self.are_in(part, depth - 1) for part in parts)

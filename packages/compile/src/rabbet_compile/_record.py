@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import rabbet
 import rabbet.graph
 from rabbet import _C, Tensor, _dispatch, _torch_dispatch
-from rabbet.graph import CaptureError, Node
+from rabbet.graph import CaptureError, Node, Object
 from rabbet.graph._capture import _drop_copies
 from rabbet.graph._ir import Gradient, Value
 from rabbet.graph._meta import as_results
@@ -41,6 +41,9 @@ TENSOR, OBJECT, LIST, TUPLE, DICT, ARGUMENT, NUMBER = range(
 )  # kinds of trees, as in csrc/replay/variant.h
 
 
+MOST_SAVED = 1 << 18  # elements that a replay copies, so that errors find memory as it was
+
+
 class NotReplayable(Exception):
     """Raised, with a reason, for a call that cannot be repeated without its Python code."""
 
@@ -53,12 +56,18 @@ class _Noting(Recorder):
         self.reason: str | None = None
         self.seen: Any = None
         self.numbers: dict[Node, list[tuple[int, int]]] = {}
+        self.inputs: dict[Value, Tensor] = {}
         self._offered: dict[int, list[Tensor]] = {}
 
     def fail(self, reason: str) -> None:
         """Note why the call cannot be recorded."""
         if self.reason is None:
             self.reason = reason
+
+    def add_input(self, tensor: Tensor, kind: str, label: str | None) -> Value:
+        value = super().add_input(tensor, kind, label)
+        self.inputs[value] = tensor  # operators may return it as their result
+        return value
 
     def offer(self, tensor: Tensor) -> None:
         """A tensor from outside that the program may use."""
@@ -307,6 +316,8 @@ def record(
         spec = _Finished(recorder, watch, arguments).spec(result, guards)
     except (NotReplayable, CaptureError, _watch.Refused) as error:
         return Recording(result, None, str(error), guards, count, {})
+    except Exception as error:  # the call has been made: it must not fail now
+        return Recording(result, None, f"an error in rabbet_compile: {error!r}", guards, count, {})
     return Recording(result, spec, None, guards, count, _changed_numbers(watch))
 
 
@@ -401,7 +412,7 @@ class _Finished:
         inputs = [self.tensor_of(value) for value in graph.inputs]
         written = {value.buffer for node in graph.nodes for value in node.writes()}
         writes_inputs = any(value.buffer in written for value in graph.inputs)
-        first = self.first_effect()
+        repeatable, saved = self.repeatable()
         if len({value.buffer for value in graph.inputs}) < len(graph.inputs) and writes_inputs:
             raise NotReplayable("it writes to tensors, of which some share memory")
         unique = [t for i, t in enumerate(tensors) if not any(t is u for u in tensors[:i])]
@@ -416,18 +427,19 @@ class _Finished:
             effects,
             gradients,
             len(graph.outputs),
-            first,
+            repeatable,
             self.has_large_values(),
             writes_inputs,
             self.generator(),
             list(self.watch.tensors.values()),
             self.watch.numbers.steps,
             self.watch.numbers.given,
+            saved,
         )
 
     def tensor_of(self, value: Value) -> Tensor:
         """The tensor of an input."""
-        return self.recorder.tensor_of(value)
+        return self.recorder.inputs[value]
 
     # ---- results
 
@@ -553,33 +565,48 @@ class _Finished:
             raise NotReplayable(f"gradients flow through the autograd.Function at {graph.opaque}")
         return True
 
-    def first_effect(self) -> int:
-        """The step from which on an error cannot be handled by running the function once more.
+    def repeatable(self) -> tuple[int, list[int]]:
+        """The step before which an error lets the function be run once more, and the inputs to be put back for that.
 
         Raises:
-            NotReplayable: if an operator that looks at values comes behind.
+            NotReplayable: if an operator that looks at values comes behind a write that cannot be taken back.
         """
-        first = len(self.graph.nodes)
-        for i, node in enumerate(self.graph.nodes):
-            info = _C.op_info(node.op)
-            if first < len(self.graph.nodes) and info.get("checks_data"):
-                raise NotReplayable(
-                    f"{node.op}, which may raise an error, comes behind a write to memory from outside"
-                )
-            own_generator = any(
-                not isinstance(a, (Value, list)) and type(a).__name__ == "Object" for a in node.args
-            )
-            if first == len(self.graph.nodes) and (
-                own_generator or any(value.buffer.kind != "made" for value in node.writes())
-            ):
+        nodes = self.graph.nodes
+        first = len(nodes)  # the first write
+        last: int | None = None  # the last operator that looks at values behind one
+        written: dict[Any, None] = {}
+        early: dict[Any, None] = {}  # what is written before that
+        drawn = False  # numbers of a generator that the program names
+        for i, node in enumerate(nodes):
+            if (written or drawn) and _C.op_info(node.op)["checks_data"]:
+                last, early = i, dict(written)
+                if drawn:
+                    raise NotReplayable(
+                        f"{node.op}, which may raise an error, comes behind random numbers of a generator"
+                    )
+            found = [value.buffer for value in node.writes() if value.buffer.kind != "made"]
+            written.update(dict.fromkeys(found))
+            drawn = drawn or any(isinstance(arg, Object) for arg in node.args)
+            if (found or drawn) and first == len(nodes):
                 first = i
-        return first
+        if last is None:
+            return first, []
+        places = [i for i, value in enumerate(self.graph.inputs) if value.buffer in early]
+        sizes = [self.graph.inputs[i].hint for i in places]
+        small = sum(rabbet.Size(size or ()).numel() for size in sizes) <= MOST_SAVED
+        dense = all(self.graph.inputs[i].strides is None for i in places)
+        on_cpu = all(self.graph.inputs[i].device.type == "cpu" for i in places)
+        if not (small and dense and on_cpu):
+            raise NotReplayable(
+                f"{nodes[last].op}, which may raise an error, comes behind a write to memory from outside"
+            )
+        return last + 1, places
 
     def generator(self) -> Any:
         """The generator whose state is kept where an operator may raise an error behind random ones."""
         drawn = False
         for node in self.graph.nodes:
-            if drawn and _C.op_info(node.op).get("checks_data"):
+            if drawn and _C.op_info(node.op)["checks_data"]:
                 return _C.default_generator("cpu")
             drawn = drawn or node.is_random
         return None

@@ -15,7 +15,7 @@ import os
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from rabbet import Tensor
 
@@ -428,7 +428,8 @@ class Watch:
                 self.operand(part)
         elif isinstance(item, _CONTAINERS):
             self.items(item)
-            for part in list(item.values()) + list(item) if isinstance(item, dict) else list(item):
+            parts: list[Any] = [*item, *item.values()] if isinstance(item, dict) else [*item]
+            for part in parts:
                 self.operand(part)
         elif kind in _VIEWS:
             self.operand(_owner(item))
@@ -499,7 +500,8 @@ class Watch:
             if self.is_old(container):
                 self.old_key(item)
             self.operand(item)
-            for part in container:
+            parts: list[Any] = [*cast(Iterable[Any], container)]
+            for part in parts:
                 self.operand(part)
         elif is_python_class(kind):
             self.type_of(container)
