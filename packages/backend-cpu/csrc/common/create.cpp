@@ -12,14 +12,13 @@ namespace {
 void fill_int(RbTensor& out, int64_t value) { fill_view(view_of(out), rb::int_value(value)); }
 
 void zeros_kernel(const rb::Args& a) {
-  constexpr int64_t kSerial = 1 << 15;  // bytes: more is worth the pool
+  constexpr int64_t kSerial = kGrain * static_cast<int64_t>(sizeof(float));  // bytes
   RbTensor& out = a.ret();
-  const int64_t bytes = out.numel * kItemSize[out.dtype_id];
-  if ((out.flags & RB_T_CONTIGUOUS) && bytes <= kSerial) {  // zero is all bits 0 in every dtype
-    if (bytes) std::memset(out.data, 0, static_cast<size_t>(bytes));
-  } else {
-    fill_int(out, 0);
-  }
+  if (!(out.flags & RB_T_CONTIGUOUS)) return fill_int(out, 0);
+  char* data = static_cast<char*>(out.data);  // zero is all bits 0 in every dtype
+  rb::parallel_for(out.numel * kItemSize[out.dtype_id], kSerial, [&](int64_t begin, int64_t end) {
+    std::memset(data + begin, 0, static_cast<size_t>(end - begin));
+  });
 }
 void ones_kernel(const rb::Args& a) { fill_int(a.ret(), 1); }
 void full_kernel(const rb::Args& a) {

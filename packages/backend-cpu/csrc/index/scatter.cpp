@@ -230,7 +230,7 @@ void fill_neutral(int dtype, void* to) {
 template <bool Largest>
 void scatter_reduce_kernel(const rb::Args& a, bool include_self) {
   const RbTensor& x = a.tensor(0);
-  const View src = at_least_1d(view_of(a.tensor(3))), out = at_least_1d(view_of(a.ret()));
+  const View src = same_dtype(a, 3, "src"), out = at_least_1d(view_of(a.ret()));
   const int dim = static_cast<int>(a.integer(1));
   CheckedIndex index("scatter_reduce", a.tensor(2), out.shape[dim], dim, false, true);
   const View at = at_least_1d(index.view);
@@ -265,13 +265,6 @@ void scatter_combined_kernel(const rb::Args& a) {
   const bool include_self = a.boolean(5);
   if (std::strcmp(a.str(4), "amax") == 0) return scatter_reduce_kernel<true>(a, include_self);
   scatter_reduce_kernel<false>(a, include_self);
-}
-// What promotes is left to the decomposition.
-template <RbFn Kernel>
-int32_t of_one_dtype(void* self, const RbCall* call, const RbValue* args, int32_t nargs,
-                     RbValue* rets, int32_t nrets) noexcept {
-  if (args[0].v.t->dtype_id != args[3].v.t->dtype_id) return RB_E_NOTIMPL;
-  return Kernel(self, call, args, nargs, rets, nrets);
 }
 
 void check_1d(const char* op, const View& index) {
@@ -510,8 +503,8 @@ const rb::KernelSpec kKernels[] = {
     {"scatter", rb::wrap<scatter_kernel>, RB_K_MOVES},
     {"scatter.value", rb::wrap<scatter_value_kernel>},
     {"scatter_add", rb::wrap<scatter_add_kernel>},
-    {"scatter_amax", of_one_dtype<rb::wrap<scatter_amax_kernel>>, 0, kMaskReal},
-    {"scatter_combined", of_one_dtype<rb::wrap<scatter_combined_kernel>>},
+    {"scatter_amax", rb::wrap<scatter_amax_kernel>, 0, kMaskReal},
+    {"scatter_combined", rb::wrap<scatter_combined_kernel>},
     {"index_select", rb::wrap<index_select_kernel>, RB_K_MOVES},
     {"index_add", rb::wrap<index_add_kernel>},
 };

@@ -25,7 +25,7 @@ def bincount(input: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
         )
     size = minlength if empty else max(int(input.max()) + 1, minlength)
     if weights is None or empty:
-        values = _ops("ones_like")(input, dtype=_C.int64)
+        values = _ops("ones")([], dtype=_C.int64, device=input.device).expand(input.shape)
     else:
         values = weights if weights.dtype is _C.float32 else weights.double()
     return values.new_zeros([size]).index_add(0, input.long(), values)
