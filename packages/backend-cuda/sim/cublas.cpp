@@ -11,6 +11,7 @@
 #include "planted.h"
 
 extern "C" int cuCtxGetDevice(int* device);
+extern "C" int cuMemAlloc_v2(unsigned long long* address, size_t size);
 
 using namespace cusim;
 
@@ -181,7 +182,8 @@ int cublasCreate_v2(void** handle) {
   if (const int status = fails("create")) return status;
   auto* const made = new Handle;
   made->device = device_of_thread();
-  if (made->device < 0) return kNotInitialized;
+  unsigned long long memory = 0;  // which the library keeps, and a capture may forbid
+  if (made->device < 0 || cuMemAlloc_v2(&memory, 256)) return kNotInitialized;
   const std::lock_guard<std::mutex> lock(mutex);
   handles().insert(made);
   *handle = made;

@@ -18,6 +18,8 @@
 #include "work.h"
 
 extern "C" int cuCtxGetDevice(int* device);
+extern "C" int cuMemAlloc_v2(unsigned long long* address, size_t size);
+extern "C" int cuMemFree_v2(unsigned long long address);
 extern "C" int cuStreamIsCapturing(void* stream, int* state);
 
 using namespace cusim;
@@ -27,6 +29,7 @@ namespace {
 enum Result {
   kFine = 0,
   kInvalidPlan = 1,
+  kNoMemory = 2,
   kInvalidType = 3,
   kInvalidValue = 4,
   kExecutionFailed = 6,
@@ -46,6 +49,7 @@ struct Plan {
   int from = 0, to = 0;  // cudaDataType
   Shape shape;           // of the signal
   int64_t batch = 0;
+  unsigned long long tables = 0;  // memory of its own
   size_t workspace_size = 0;
   void *workspace = nullptr, *stream = nullptr;
 
@@ -244,6 +248,7 @@ int cufftDestroy(int handle) {
   const auto plan = find(handle);
   if (!plan) return kInvalidPlan;
   if (plan->device != current_device()) return kInvalidDevice;
+  if (plan->tables) cuMemFree_v2(plan->tables);
   const std::lock_guard<std::mutex> lock(mutex);
   plans().erase(handle);
   return kFine;
@@ -270,6 +275,7 @@ int cufftXtMakePlanMany(int handle, int rank, long long* n, long long* in_embed,
   Plan& p = *plan;
   p.from = from, p.to = to, p.batch = batch;
   p.shape.assign(n, n + rank);
+  if (cuMemAlloc_v2(&p.tables, 256)) return kNoMemory;  // also where a capture forbids it
   if (const int status = fails("make")) return say("failed " + text_of(p)), status;
   // Short lines of powers of two need none.
   const bool is_short = rank == 1 && n[0] <= 64 && (n[0] & (n[0] - 1)) == 0;

@@ -421,6 +421,42 @@ FAULTS = {
         "return true;",
         ATTENTION_CUDNN + "test_what_a_version_does_wrong_goes_without_it",
     ),
+    "spectra that no real signal has go to cuFFT": Fault(
+        "ops/fourier.cpp",
+        "    make_hermitian(op, spectrum, chunk);\n",
+        "",
+        "test_fourier.py::test_a_spectrum_that_no_real_signal_has_is_taken_as_on_the_cpu",
+    ),
+    "a plan of cuFFT that failed is kept": Fault(
+        "ops/fourier.cpp",
+        "state.plans.drop(q);",
+        "",
+        "test_fourier.py::test_a_failure_names_the_operator_and_the_function",
+    ),
+    "graphs do not keep plans of cuFFT": Fault(
+        "ops/fourier.cpp",
+        "keep_for_captures(index, plan);",
+        "",
+        "test_fourier.py::test_plans_live_as_long_as_graphs_that_have_them",
+    ),
+    "a handle of cuBLAS is made as a capture forbids": Fault(
+        "ops/solver.h",
+        "const RelaxedCapture relaxed_;",
+        "",
+        "test_solver.py::test_triangular_solves_are_captured_and_factorisations_refused",
+    ),
+    "Cholesky factors keep the other triangle": Fault(
+        "ops/linalg_triangular.cpp",
+        "triangle(op, m.tensor(), m.tensor(), 0, !upper);",
+        "",
+        "test_solver.py::test_cholesky",
+    ),
+    "matrices that are not finite go to iterations": Fault(
+        "ops/linalg_eigen.cpp",
+        "  mark_not_finite(op, flags.tensor(), values.tensor(), infos.tensor());\n  m.done();",
+        "  m.done();",
+        "test_solver.py::test_numbers_that_are_not_finite_are_errors",
+    ),
 }
 
 

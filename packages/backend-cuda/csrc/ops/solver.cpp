@@ -129,15 +129,21 @@ struct Solver::State {
   BlasHandle blas = nullptr;
 };
 
+namespace {
+Device& entered(const RbTensor& like) {
+  Device& device = device_of(like);
+  device.enter();
+  return device;
+}
+}  // namespace
+
 Solver::Solver(const char* op, const RbTensor& like)
     : op_(op),
       like_(like),
-      device_(device_of(like)),
+      device_(entered(like)),
       stream_(device_.current_stream()),
       state_(state_of<State>(device_.index())),
-      lock_(state_.mutex) {
-  device_.enter();
-}
+      lock_(state_.mutex) {}
 
 SolverHandle Solver::handle() {
   const int index = device_.index();

@@ -116,6 +116,7 @@ class Solver {
   CuStream stream_;
   State& state_;
   std::lock_guard<std::mutex> lock_;
+  const RelaxedCapture relaxed_;  // new handles take memory and load modules
 };
 
 /// Declines, so that the CPU takes the call and the user reads why.

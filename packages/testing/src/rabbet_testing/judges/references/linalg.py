@@ -100,6 +100,11 @@ def _eigh(A: Array, UPLO: Any, compute_v: bool) -> Any:
     return np.linalg.eigvalsh(A, UPLO), vectors, _done(A)
 
 
+@defines("linalg_eigh")
+def _eigh_pair(A: Array, UPLO: Any) -> Any:
+    return _eigh(A, UPLO, True)[:2]
+
+
 @defines("_linalg_eig")
 def _eig(A: Array) -> Any:
     values = np.linalg.eigvals(A).astype(np.complex128)
@@ -113,6 +118,21 @@ def _svd(A: Array, full_matrices: bool, compute_uv: bool) -> Any:
     U = Unset((*A.shape[:-1], left if compute_uv else 0))
     Vh = Unset((*A.shape[:-2], right if compute_uv else 0, n))
     return U, np.linalg.svd(A, compute_uv=False), Vh, _done(A)
+
+
+@defines("linalg_svd")
+def _svd_triple(A: Array, full_matrices: bool) -> Any:
+    return _svd(A, full_matrices, True)[:3]
+
+
+@defines("svd")
+def _old_svd(input: Array, some: bool, compute_uv: bool) -> Any:
+    """As `linalg_svd`, with V in place of Vh; without vectors both are zeros."""
+    if compute_uv:
+        U, S, Vh, _ = _svd(input, not some, True)
+        return U, S, Unset((*Vh[:-2], Vh[-1], Vh[-2]))
+    sizes = [np.zeros((*input.shape[:-2], n, n), input.dtype) for n in input.shape[-2:]]
+    return sizes[0], np.linalg.svd(input, compute_uv=False), sizes[1]
 
 
 @defines("_linalg_lstsq")
