@@ -153,16 +153,24 @@ prof.export_perfetto("PATH")
 """.replace("PATH", str(tmp_path / "trace"))
     run(BEGIN + code, **simulator)
     trace = messages.Trace.FromString((tmp_path / "trace").read_bytes())
-    tracks = {
-        p.track_descriptor.uuid: p.track_descriptor.name
+    tracks = {  # each has a sequence of packets of its own
+        p.trusted_packet_sequence_id: p.track_descriptor.name
         for p in trace.packet
         if p.track_descriptor.uuid
     }
-    names = {n.iid: n.name for p in trace.packet for n in p.interned_data.event_names}
+    names = {
+        (p.trusted_packet_sequence_id, n.iid): n.name
+        for p in trace.packet
+        for n in p.interned_data.event_names
+    }
     flows = [set(p.track_event.flow_ids) for p in trace.packet if p.track_event.flow_ids]
-    work = [p.track_event for p in trace.packet if p.track_event.terminating_flow_ids]
-    assert {(tracks[e.track_uuid], names[e.name_iid]) for e in work} == {
+    work = [p for p in trace.packet if p.track_event.terminating_flow_ids]
+    assert {
+        (tracks[s], names[s, p.track_event.name_iid])
+        for p in work
+        for s in [p.trusted_packet_sequence_id]
+    } == {
         ("cuda:0 default stream", "add kernel"),
         ("cuda:0 stream 1", "mul kernel"),
     }
-    assert set().union(*flows) == {f for e in work for f in e.terminating_flow_ids}
+    assert set().union(*flows) == {f for p in work for f in p.track_event.terminating_flow_ids}

@@ -444,28 +444,31 @@ class PackageExporter:
         """
         if self._is_closed:
             return
-        with self._open:
-            self._check()
-            for name in list(self.dependency_graph.nodes):
-                self._finish(name)
-            externs = "".join(f"{name}\n" for name in self.externed_modules())
-            self._write(".data/extern_modules", externs.encode())
-            self._write(".data/python_version", platform.python_version().encode())
-            self._write(".data/version", b"6\n")
-            self._write("byteorder", sys.byteorder.encode())
-            self._write(".data/serialization_id", f"{secrets.randbelow(10**40):040}".encode())
+        try:
+            with self._open:
+                self._check()
+                self._finish_all()
+        finally:
             self._is_closed = True
 
     def _check(self) -> None:
         if any(node.get("error") for node in self.dependency_graph.nodes.values()):
-            self._is_closed = True
             raise PackagingError(self.dependency_graph, self.debug)
         for rule in self._rules:
             if not rule.allow_empty and not rule.matched:
-                self._is_closed = True
                 raise EmptyMatchError(
                     f"Exporter did not match any modules to {rule.group}, which was marked as allow_empty=False"
                 )
+
+    def _finish_all(self) -> None:
+        for name in list(self.dependency_graph.nodes):
+            self._finish(name)
+        externs = "".join(f"{name}\n" for name in self.externed_modules())
+        self._write(".data/extern_modules", externs.encode())
+        self._write(".data/python_version", platform.python_version().encode())
+        self._write(".data/version", b"6\n")
+        self._write("byteorder", sys.byteorder.encode())
+        self._write(".data/serialization_id", f"{secrets.randbelow(10**40):040}".encode())
 
     def _finish(self, name: str) -> None:
         """Store what a module has in the package, and call the hooks."""

@@ -38,7 +38,7 @@ __all__ = [
     "BuildExtension", "CppExtension", "CUDAExtension", "SyclExtension", "check_compiler_is_gcc",
     "check_compiler_ok_for_platform", "get_compiler_abi_compatibility_and_version", "get_cxx_compiler",
     "get_default_build_root", "include_paths", "is_ninja_available", "library_paths", "load", "load_inline",
-    "verify_ninja_availability",
+    "remove_extension_h_precompiler_headers", "verify_ninja_availability",
 ]  # fmt: skip
 
 CUDA_HOME: str | None = None  # there is no nvcc to be found
@@ -120,6 +120,10 @@ def is_ninja_available() -> bool:
 
 def verify_ninja_availability() -> None:
     """Does nothing: extensions are built without ninja."""
+
+
+def remove_extension_h_precompiler_headers() -> None:
+    """Does nothing: no header is precompiled."""
 
 
 def get_cxx_compiler() -> str:
