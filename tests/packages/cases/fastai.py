@@ -32,10 +32,10 @@ def in_float32(function):
     return call
 
 
-def learner(**options):
+def learner(workers=0, **options):
     x = array(32, 4).float()
     pairs = list(zip(x, x[:, :1] ** 2, strict=True))
-    loaders = DataLoaders(*(DataLoader(pairs, bs=8, num_workers=0) for _ in range(2)))
+    loaders = DataLoaders(*(DataLoader(pairs, bs=8, num_workers=workers) for _ in range(2)))
     net = [torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)]
     model = filled(torch.nn.Sequential(*net)).float()
     return Learner(loaders, model, loss_func=torch.nn.MSELoss(), **options)
@@ -63,6 +63,7 @@ def fitted(method="fit", **options):
 several(
     "fastai",
     adam=fitted(),
+    loaded_by_workers=fitted(workers=2),
     sgd=fitted(opt_func=optimizers.SGD),
     rmsprop=fitted(opt_func=optimizers.RMSProp),
     lamb=fitted(opt_func=optimizers.Lamb),

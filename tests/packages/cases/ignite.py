@@ -5,11 +5,13 @@ import torch
 from ignite import metrics as m
 from ignite.engine import Engine, Events, create_supervised_evaluator, create_supervised_trainer
 from ignite.handlers import (
+    BasicTimeProfiler,
     Checkpoint,
     CosineAnnealingScheduler,
     DiskSaver,
     EarlyStopping,
     EMAHandler,
+    HandlersTimeProfiler,
     LinearCyclicalScheduler,
     PiecewiseLinear,
     create_lr_scheduler_with_warmup,
@@ -77,7 +79,13 @@ several(
 )
 
 
-def trained(x, prepare=lambda *_: None, epochs=3):
+def loaded_by_workers(x):
+    y = x.detach()[:, :3].argmax(1)
+    data = torch.utils.data.TensorDataset(x.detach(), y)
+    return torch.utils.data.DataLoader(data, 4, num_workers=2, persistent_workers=True)
+
+
+def trained(x, prepare=lambda *_: None, epochs=3, batches=batches):
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, eps=1e-3)
     run = create_supervised_trainer(model, optimizer, torch.nn.functional.cross_entropy)
@@ -93,6 +101,11 @@ def trained(x, prepare=lambda *_: None, epochs=3):
     return losses, rates, [p.detach() for p in model.parameters()], more
 
 
+def timed(run, model, optimizer):
+    for profiler in (BasicTimeProfiler(), HandlersTimeProfiler()):
+        profiler.attach(run)
+
+
 def with_handler(event, make):
     def call(x):
         def prepare(run, model, optimizer):
@@ -106,6 +119,10 @@ def with_handler(event, make):
 several(
     "ignite",
     trained=lambda: (lambda x: trained(x)[:3], array(12, 4)),
+    loaded_by_workers=lambda: (
+        lambda x: trained(x, timed, batches=loaded_by_workers)[:3],
+        array(12, 4),
+    ),
     cosine_rates=with_handler(
         Events.ITERATION_STARTED, lambda o: CosineAnnealingScheduler(o, "lr", 0.02, 0.001, 6)
     ),

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import (
     StochasticWeightAveraging,
 )
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.profilers import PyTorchProfiler
 from models import array, case, filled, several
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -64,9 +65,9 @@ class Manual(Regression):
         self.losses.append(loss.detach())
 
 
-def batches(x):
+def batches(x, **options):
     data = torch.utils.data.TensorDataset(x.detach(), x.detach().sum(1, keepdim=True))
-    return torch.utils.data.DataLoader(data, batch_size=4)
+    return torch.utils.data.DataLoader(data, batch_size=4, **options)
 
 
 def trainer(folder, **options):
@@ -82,12 +83,12 @@ def trainer(folder, **options):
     )
 
 
-def fitted(make=Regression, **options):
+def fitted(make=Regression, loading=None, **options):
     def call(x):
         with tempfile.TemporaryDirectory() as folder:
             model = make()
             run = trainer(folder, **options)
-            run.fit(model, batches(x), batches(x.flip(0)))
+            run.fit(model, *(batches(part, **(loading or {})) for part in (x, x.flip(0))))
             found = [run.callback_metrics[name] for name in sorted(run.callback_metrics)]
             return model.losses, found, [p.detach() for p in model.parameters()]
 
@@ -105,6 +106,10 @@ several(
     sanity=fitted(num_sanity_val_steps=1, limit_train_batches=2),
     averaged=fitted(callbacks=[StochasticWeightAveraging(swa_lrs=1e-2, swa_epoch_start=1)]),
     scheduled=fitted(callbacks=[GradientAccumulationScheduler({0: 1, 1: 3})]),
+    loaded_by_workers=fitted(loading={"num_workers": 2, "persistent_workers": True}),
+    profiled_with_workers=fitted(
+        loading={"num_workers": 1}, profiler=PyTorchProfiler(filename=None, with_stack=True)
+    ),
     stopped=fitted(max_epochs=9, callbacks=[EarlyStopping("val_loss", patience=1, min_delta=0.05)]),
 )
 

@@ -1,5 +1,12 @@
+import os
+import tempfile
+
+import numpy as np
+import torch
 import torchvision
-from models import array, filled, integers, several
+from models import array, case, filled, integers, several
+from PIL import Image
+from torchvision import transforms
 from torchvision.transforms import v2
 
 NAMES = {
@@ -59,3 +66,32 @@ several(
         array(6, 3),
     ),
 )
+
+
+def folder_of_images(root):
+    for name in ("cat", "dog"):
+        os.makedirs(f"{root}/{name}")
+        for i in range(5):
+            pixels = np.random.RandomState(i).randint(0, 255, (20 + i, 30, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(f"{root}/{name}/{i}.png")
+
+
+@case("torchvision")
+def folders_are_loaded_by_workers():
+    steps = [
+        transforms.Resize((16, 24)),
+        transforms.CenterCrop(16),
+        transforms.ToTensor(),
+        transforms.Normalize((0.5,) * 3, (0.25,) * 3),
+    ]
+
+    def call():
+        with tempfile.TemporaryDirectory() as root:
+            folder_of_images(root)
+            data = torchvision.datasets.ImageFolder(root, transforms.Compose(steps))
+            loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2)
+            batches = [(x.double(), y) for x, y in loader]
+        assert data.classes == ["cat", "dog"] and [len(y) for _, y in batches] == [4, 4, 2]
+        return batches
+
+    return (call,)

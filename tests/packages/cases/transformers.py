@@ -438,6 +438,9 @@ several(
     trainer_clips=trained(max_grad_norm=0.1),
     trainer_adafactor=trained(optim="adafactor"),
     trainer_checkpoints_activations=trained(gradient_checkpointing=True),
+    trainer_with_workers=trained(
+        dataloader_num_workers=2, dataloader_prefetch_factor=2, dataloader_persistent_workers=True
+    ),
 )
 
 
