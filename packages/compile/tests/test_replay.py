@@ -718,3 +718,18 @@ def test_operators_that_return_their_argument_are_replayed():
         x = rabbet.randn(3, 2)
         assert rabbet.equal(compiled(x), x[1:])
     assert replays(compiled) == 2
+
+
+def test_gradients_that_a_program_clears_are_cleared_by_replays():
+    weight = rabbet.ones(2, requires_grad=True)
+
+    def fn(x):
+        weight.grad = None
+        return x + 1
+
+    compiled = rabbet.compile(fn)
+    for i in range(6):
+        weight.grad = rabbet.ones(2) if i % 2 else None
+        compiled(rabbet.ones(2))
+        assert weight.grad is None
+    assert replays(compiled) == 4

@@ -56,6 +56,7 @@ class Watch:
         uses: the operator that is called with such numbers, and their positions.
         on_data: called with each tensor that is made of Python's data.
         is_made: whether an operator of the call has made a tensor.
+        on_gradient: called with each tensor from outside before the program sets its gradient.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Watch:
         self._frame: Any = None
         self.on_data: Callable[[Tensor], None] = lambda tensor: None
         self.is_made: Callable[[Tensor], bool] = lambda tensor: False
+        self.on_gradient: Callable[[Tensor], None] = lambda tensor: None
         self._known: dict[int, Any] = {}
         self._arguments: dict[int, Any] = {}
         self._on_tensor = on_tensor
@@ -688,6 +690,7 @@ class Watch:
         if name == "grad":
             if self.is_old(tensor) or id(tensor) in self._arguments:
                 self.writes.setdefault(("grad", id(tensor)), ({}, None, None, None))
+                self.on_gradient(tensor)
                 self._on_tensor(tensor)
             return
         found = _found(type(tensor), name)
