@@ -733,3 +733,26 @@ def test_gradients_that_a_program_clears_are_cleared_by_replays():
         compiled(rabbet.ones(2))
         assert weight.grad is None
     assert replays(compiled) == 4
+
+
+def test_what_a_proxy_shows_is_guarded():
+    table = {"a": 2.0}
+    proxy = types.MappingProxyType(table)
+
+    class Settings:
+        scale = 3.0
+
+    def fn(x):
+        x = x * proxy["a"] + (1 if "b" in proxy else 2) + proxy.get("c", 4.0)
+        return x * vars(Settings)["scale"]
+
+    follow(
+        fn,
+        [
+            lambda: table.update(a=5.0),
+            lambda: table.update(b=1.0),
+            lambda: table.update(c=6.0),
+            lambda: setattr(Settings, "scale", 7.0),
+        ],
+        rabbet.ones(2),
+    )
