@@ -718,3 +718,41 @@ def test_operators_that_return_their_argument_are_replayed():
         x = rabbet.randn(3, 2)
         assert rabbet.equal(compiled(x), x[1:])
     assert replays(compiled) == 2
+
+
+def test_gradients_that_a_program_clears_are_cleared_by_replays():
+    weight = rabbet.ones(2, requires_grad=True)
+
+    def fn(x):
+        weight.grad = None
+        return x + 1
+
+    compiled = rabbet.compile(fn)
+    for i in range(6):
+        weight.grad = rabbet.ones(2) if i % 2 else None
+        compiled(rabbet.ones(2))
+        assert weight.grad is None
+    assert replays(compiled) == 4
+
+
+def test_what_a_proxy_shows_is_guarded():
+    table = {"a": 2.0}
+    proxy = types.MappingProxyType(table)
+
+    class Settings:
+        scale = 3.0
+
+    def fn(x):
+        x = x * proxy["a"] + (1 if "b" in proxy else 2) + proxy.get("c", 4.0)
+        return x * vars(Settings)["scale"]
+
+    follow(
+        fn,
+        [
+            lambda: table.update(a=5.0),
+            lambda: table.update(b=1.0),
+            lambda: table.update(c=6.0),
+            lambda: setattr(Settings, "scale", 7.0),
+        ],
+        rabbet.ones(2),
+    )

@@ -53,8 +53,8 @@ def compare(seed):
 
 @pytest.mark.filterwarnings("ignore")
 def test_programs_whose_state_changes_do_not_differ_from_eager():
-    replays = sum(compare(seed) for seed in range(60))
-    assert replays > 100, replays
+    replays = sum(compare(seed) for seed in range(25))
+    assert replays > 40, replays
 
 
 @pytest.mark.slow

@@ -342,14 +342,8 @@ def _method(
         if watch.is_old(item):
             watch.refuse("goes on with a generator that was there before")
         return None
-    if kind is types.MappingProxyType and name in (
-        "get",
-        "items",
-        "keys",
-        "values",
-        "__contains__",
-    ):
-        return None
+    if kind is types.MappingProxyType:
+        return _method(watch, frame, dict, name, (watch.proxied(item), *args[1:]), named)
     if kind is super:
         return None
     if name == "__get__" and args:

@@ -286,6 +286,7 @@ def record(
     recorder = _Noting(getattr(fn, "__name__", type(fn).__name__))
     watch = _watch.Watch(recorder.offer, HANDLERS, varying)
     watch.on_data, watch.is_made = recorder.made_of_data, recorder.is_made
+    watch.on_gradient = lambda tensor: recorder.watch(tensor, "")
     recorder.seen = watch
     arguments = _Arguments(args, kwargs)
     try:

@@ -56,6 +56,7 @@ class Watch:
         uses: the operator that is called with such numbers, and their positions.
         on_data: called with each tensor that is made of Python's data.
         is_made: whether an operator of the call has made a tensor.
+        on_gradient: called with each tensor from outside before the program sets its gradient.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Watch:
         self._frame: Any = None
         self.on_data: Callable[[Tensor], None] = lambda tensor: None
         self.is_made: Callable[[Tensor], bool] = lambda tensor: False
+        self.on_gradient: Callable[[Tensor], None] = lambda tensor: None
         self._known: dict[int, Any] = {}
         self._arguments: dict[int, Any] = {}
         self._on_tensor = on_tensor
@@ -472,8 +474,10 @@ class Watch:
             container, deque
         ):
             self.items(container)
-        elif isinstance(container, (tuple, str, bytes, range)) or kind is types.MappingProxyType:
+        elif isinstance(container, (tuple, str, bytes, range)):
             return
+        elif kind is types.MappingProxyType:
+            self.subscript(self.proxied(container), key)
         elif isinstance(container, type):
             self.look_up(container)
             self.type_of(container)
@@ -481,6 +485,15 @@ class Watch:
             self.type_of(container)
         else:
             raise Refused(f"takes an item of a {kind.__name__}")
+
+    def proxied(self, proxy: Any) -> dict[Any, Any]:
+        """The dict that a read-only proxy shows, such as that of a class."""
+        held = _owner(proxy)
+        if not isinstance(held, dict):
+            raise Refused("reads a mappingproxy of another object than a dict")
+        if self.is_old(proxy) or id(held) in self._ids:
+            self._known[id(held)] = held
+        return held
 
     def contains(self, container: Any, item: Any) -> None:
         """`item in container`."""
@@ -490,7 +503,9 @@ class Watch:
         if isinstance(container, dict) and kind.__contains__ in _DICT_CONTAINS:
             self.operand(item)
             self.entry(container, item, dict.get(container, item, MISSING))
-        elif kind is types.MappingProxyType or kind in (str, bytes, range):
+        elif kind is types.MappingProxyType:
+            self.contains(self.proxied(container), item)
+        elif kind in (str, bytes, range):
             return
         elif kind in _VIEWS:
             self.operand(container)
@@ -603,7 +618,7 @@ class Watch:
             return None
         if found is MISSING or not hasattr(type(found), "__set__"):
             held = self.dict_of(tensor)
-            if id(tensor) in self._arguments and name not in ("__class__",) and found is MISSING:
+            if id(tensor) in self._arguments:
                 raise Refused(f"looks for the attribute '{name}' of an argument")
             if held is not None:
                 self.entry(held, name, held.get(name, MISSING))
@@ -688,6 +703,7 @@ class Watch:
         if name == "grad":
             if self.is_old(tensor) or id(tensor) in self._arguments:
                 self.writes.setdefault(("grad", id(tensor)), ({}, None, None, None))
+                self.on_gradient(tensor)
                 self._on_tensor(tensor)
             return
         found = _found(type(tensor), name)
