@@ -35,9 +35,12 @@ int same(const LoopArgs* a) {
   }
   const char* x = a->in[0];
   char* r = a->out;
+  int64_t i = 0;
+  if (n >= 16) {  // shorter runs would pay for the unrolled loop
 #pragma GCC unroll 4
-  for (int64_t i = 0; i < n; ++i, x += si, r += so)
-    *reinterpret_cast<T*>(r) = *reinterpret_cast<const T*>(x);
+    for (; i < n; ++i, x += si, r += so) *reinterpret_cast<T*>(r) = *reinterpret_cast<const T*>(x);
+  }
+  for (; i < n; ++i, x += si, r += so) *reinterpret_cast<T*>(r) = *reinterpret_cast<const T*>(x);
   return 0;
 }
 
