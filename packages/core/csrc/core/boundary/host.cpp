@@ -403,20 +403,27 @@ int32_t host_slot_new(const char* name, int32_t layer, void (*del)(void*), int32
   return set_error(RB_E_ARG, t ? "slot_set: " + std::to_string(slot) + " is not a slot"
                                : "slot_set: the tensor is null");
 }
+// `p` is in the place of `old`; one of them may be null.
+[[gnu::noinline]] int32_t replace_slot(int32_t slot, void* old, void* p) {
+  const int more = (p != nullptr) - (old != nullptr);
+  if (more) {
+    bump(thread_state().live->slots[slot], more);
+  } else if (old != p) {
+    slot_deleters[slot](old);
+  }
+  return RB_OK;
+}
 int32_t host_slot_set(RbTensor* t, int32_t slot, void* p, int32_t on) {
   if (__builtin_expect(!t || static_cast<uint32_t>(slot) >= kSlots || !slot_deleters[slot], 0))
     return refuse_slot(t, slot);
   void*& place = impl(t)->slots[slot];
   void* const old = std::exchange(place, p);
-  const int more = (p != nullptr) - (old != nullptr);
   impl(t)->used_slots |= 1u << slot;
   const uint64_t key = 1ull << slot_layers[slot];
   t->keys[0] = on ? t->keys[0] | key : t->keys[0] & ~key;
-  if (more) {
-    bump(thread_state().live->slots[slot], more);
-  } else if (__builtin_expect(old != p, 0)) {
-    slot_deleters[slot](old);
-  }
+  const ThreadState* const state = thread_state_;
+  if (__builtin_expect(old || !p || !state, 0)) return replace_slot(slot, old, p);
+  bump(state->live->slots[slot], 1);
   return RB_OK;
 }
 
