@@ -59,7 +59,7 @@ EXCEPTIONS = {
     "core/csrc/core/formula/formula_program.cpp": LANGUAGE,
     "core/csrc/core/formula/formula_host.cpp": LANGUAGE,
     "core/csrc/core/formula/formula_parse.cpp": LANGUAGE,
-    "core/csrc/core/record/records.cpp": LANGUAGE,
+    "core/csrc/core/record/record": LANGUAGE,  # records.cpp, record_signature.cpp, ...
     "core/csrc/core/record/join.h": LANGUAGE,
     "core/csrc/core/record/examples.cpp": LANGUAGE,
     "core/csrc/python/module.cpp": LANGUAGE,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "node_blocks.h"
 #include "operators.h"
 #include "streams.h"
 

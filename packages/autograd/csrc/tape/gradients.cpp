@@ -4,6 +4,7 @@
 
 #include "engine.h"
 #include "grad_level.h"
+#include "node_blocks.h"
 #include "operators.h"
 
 namespace tape {

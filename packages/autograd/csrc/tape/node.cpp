@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "node_blocks.h"
 #include "rabbet/trace.h"
 #include "saved.h"
 
@@ -14,27 +15,6 @@ namespace tape {
 std::mutex hooks_mutex;
 
 namespace {
-
-// Each thread counts what it makes and frees; the sum over threads is right.
-struct Count {
-  std::atomic<int64_t> nodes{0};
-  Count* next = nullptr;
-};
-std::atomic<Count*> counts{nullptr};
-__thread Count* own_count __attribute__((tls_model("initial-exec"))) = nullptr;
-
-[[gnu::noinline]] Count* make_count() {
-  own_count = new Count;  // kept for the process: a few bytes per thread
-  own_count->next = counts.load();
-  while (!counts.compare_exchange_weak(own_count->next, own_count)) {
-  }
-  return own_count;
-}
-
-inline void count_node(int64_t by) {
-  Count* const own = own_count ? own_count : make_count();
-  own->nodes.store(own->nodes.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-}
 
 // Hooks of tensors that were written in place since: they stay with the node that the tensor had
 // then. Guarded by hooks_mutex.
@@ -71,30 +51,6 @@ void put_retained(Meta* holder, Retained kept) {
   if (RbTensor* old = std::exchange(holder->grad, kept.grad)) host->release(old);
 }
 
-template <class T>
-T* carve(char*& at, size_t n) {
-  T* p = reinterpret_cast<T*>(at);
-  at += (n * sizeof(T) + 7) / 8 * 8;
-  return p;
-}
-constexpr size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
-
-// Gradients of a run that was broken off.
-void drop_grads(Node* n) {
-  for (int i = 0; i < n->nrets; ++i) {
-    if (n->grads[i]) host->release(n->grads[i]);
-    n->grads[i] = nullptr;
-  }
-}
-
-// Nodes whose last reference went while another is being destroyed, linked through RbNode::next:
-// chains are unwound by a loop.
-struct Release {
-  Node* pending = nullptr;
-  bool running = false;
-};
-thread_local Release releasing __attribute__((tls_model("initial-exec")));
-
 // Free the members that few nodes have.
 [[gnu::noinline]] void drop_rare(Node* n) {
   delete n->hooks;
@@ -103,20 +59,21 @@ thread_local Release releasing __attribute__((tls_model("initial-exec")));
   delete n->name;
 }
 
-void destroy_one(Node* n) {
+void destroy_one(Node* n, ThreadNodes& own) {
   if (n->holds) drop_saved(n);
-  drop_grads(n);
-  for (int i = 0; i < n->nedges; ++i) {
-    if (n->edges[i].fn) node_release(n->edges[i].fn);
+  for (Edge *edge = n->edges, *end = edge + n->nedges; edge != end; ++edge) {
+    if (edge->fn) node_release(edge->fn);
   }
-  for (int i = 0; i < n->nrets; ++i) {
-    drop_hooks(n->metas[i].hooks);
-    if (n->metas[i].grad) host->release(n->metas[i].grad);
+  RbTensor** grad = n->grads;
+  for (Meta *meta = n->metas, *end = meta + n->nrets; meta != end; ++meta, ++grad) {
+    if (__builtin_expect(*grad != nullptr, 0)) host->release(*grad);  // of a run that broke off
+    drop_hooks(meta->hooks);
+    if (meta->grad) host->release(meta->grad);
   }
   if (__builtin_expect(n->hooks || n->ctx || n->notes || n->name, 0)) drop_rare(n);
   RbTensor* tensor = n->kind == NodeKind::kAccumulate ? nullptr : n->tensor;
-  host->block_free(n, n->bytes);
-  count_node(-1);
+  own.count(-1);
+  give_block(n, own);
   if (tensor) host->release(tensor);
 }
 
@@ -124,12 +81,6 @@ void destroy_one(Node* n) {
 
 std::atomic<int32_t> keeps_sources{0};
 std::atomic<uint64_t> newest_sequence{0};
-
-int64_t live_nodes() {
-  int64_t total = 0;
-  for (Count* c = counts.load(); c; c = c->next) total += c->nodes.load(std::memory_order_relaxed);
-  return total;
-}
 
 int32_t fail(int32_t code, const char* format, ...) {
   char message[1024];
@@ -145,46 +96,6 @@ std::string dtype_name(int32_t dtype) {
   info.struct_size = sizeof info;
   const bool known = host->dtype_info(dtype, &info) == RB_OK;
   return std::string("rabbet.") + (known ? info.name : "?");
-}
-
-Node* make_node(NodeKind kind, const NodeShape& s, char** extra) {
-  const size_t kept_rets = s.saves_rets ? s.nrets : 0;
-  const size_t bytes = sizeof(Node) + s.nedges * sizeof(Edge) + s.nargs * sizeof(RbValue) +
-                       padded(s.nargs * sizeof(uint32_t)) + kept_rets * sizeof(RbValue) +
-                       padded(kept_rets * sizeof(uint32_t)) +
-                       s.nrets * (sizeof(Meta) + sizeof(RbMeta) + sizeof(RbTensor*)) +
-                       padded(s.extra);
-  char* block = static_cast<char*>(host->block_alloc(bytes));
-  if (!block) return nullptr;
-  char* at = block + sizeof(Node);
-  Node* n = new (block) Node;
-  n->refs.store(1, std::memory_order_relaxed);
-  n->bytes = static_cast<uint32_t>(bytes);
-  n->kind = kind;
-  n->nedges = static_cast<uint16_t>(s.nedges);
-  n->nargs = static_cast<uint16_t>(s.nargs);
-  n->nrets = static_cast<uint16_t>(s.nrets);
-  n->edges = carve<Edge>(at, s.nedges);
-  n->args = carve<RbValue>(at, s.nargs);
-  n->arg_versions = carve<uint32_t>(at, s.nargs);
-  if (kept_rets) {
-    n->outs = carve<RbValue>(at, kept_rets);
-    n->out_versions = carve<uint32_t>(at, kept_rets);
-    for (size_t i = 0; i < kept_rets; ++i) n->outs[i].tag = RB_NONE;
-  }
-  n->metas = carve<Meta>(at, s.nrets);
-  n->out_metas = carve<RbMeta>(at, s.nrets);
-  n->grads = carve<RbTensor*>(at, s.nrets);
-  for (int i = 0; i < s.nedges; ++i) n->edges[i] = Edge{};
-  for (int i = 0; i < s.nargs; ++i) n->args[i].tag = RB_NONE;
-  for (int i = 0; i < s.nrets; ++i) {
-    n->metas[i] = Meta{};
-    n->grads[i] = nullptr;
-  }
-  *extra = at;
-  if (__builtin_expect(keeps_sources.load(std::memory_order_relaxed), 0)) note_source(n);
-  count_node(1);
-  return n;
 }
 
 void note_source(Node* n) {
@@ -210,16 +121,19 @@ void node_release(Node* n) {
   if (n->refs.load(std::memory_order_acquire) != 1 &&
       n->refs.fetch_sub(1, std::memory_order_acq_rel) != 1)
     return;
-  Release& r = releasing;
-  n->next = r.pending;
-  r.pending = n;
-  if (r.running) return;
-  r.running = true;
-  while (Node* next = r.pending) {
-    r.pending = next->next;
-    destroy_one(next);
+  ThreadNodes& own = own_nodes();
+  if (own.destroying) {
+    n->next = own.pending;
+    own.pending = n;
+    return;
   }
-  r.running = false;
+  own.destroying = true;
+  destroy_one(n, own);
+  while (Node* next = own.pending) {
+    own.pending = next->next;
+    destroy_one(next, own);
+  }
+  own.destroying = false;
 }
 
 void drop_saved(Node* n) {
@@ -305,14 +219,14 @@ Meta* new_meta(RbTensor* t) {
   return m;
 }
 
-void delete_meta(void* p) {
-  auto* m = static_cast<Meta*>(p);
+namespace {
+[[gnu::noinline]] void delete_other_meta(Meta* m) {
   Node *fn = m->fn, *acc = m->acc;  // no graph uses the accumulator: it would keep the leaf alive
   m->acc = nullptr;
   if (m->embedded) {
     // Hooks stay with the node: the gradient still passes here. What the tensor retained goes with
     // it, unless another tensor has taken over the history.
-    if (__builtin_expect((m->retains || m->grad) && !m->shared, 0)) {
+    if ((m->retains || m->grad) && !m->shared) {
       const Retained kept = take_retained(m);
       if (kept.grad) host->release(kept.grad);
     }
@@ -321,8 +235,17 @@ void delete_meta(void* p) {
     if (m->grad) host->release(m->grad);
     delete m;
   }
-  if (acc) destroy_one(acc);
+  if (acc) destroy_one(acc, own_nodes());
   if (fn) node_release(fn);
+}
+}  // namespace
+
+void delete_meta(void* p) {
+  auto* m = static_cast<Meta*>(p);
+  // Most lie in their node, and nothing else belongs to the tensor.
+  const bool plain = m->embedded && !m->retains && !m->grad && !m->acc;
+  if (__builtin_expect(!plain, 0)) return delete_other_meta(m);
+  node_release(m->fn);
 }
 
 void set_history(RbTensor* t, Node* fn, uint32_t output) {
@@ -415,26 +338,14 @@ Node* make_accumulator(RbTensor* t) {
 }
 }  // namespace
 
-Target gradient_target(RbTensor* t) {
-  Meta* m = meta_of(t);
-  if (!is_recorded(m)) return Target{nullptr, 0};
-  if (m->fn) {
-    node_retain(m->fn);
-    return Target{m->fn, m->output};
-  }
-  Node* n = __atomic_load_n(&m->acc, __ATOMIC_ACQUIRE);
-  if (!n) {
-    n = make_accumulator(t);
-    if (!n) return Target{nullptr, 0};
-    Node* first = nullptr;
-    if (!__atomic_compare_exchange_n(&m->acc, &first, n, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE)) {
-      destroy_one(n);  // another thread was quicker
-      n = first;
-    }
-  }
-  host->retain(t);  // an edge to an accumulator is a hold on its leaf
-  return Target{n, 0};
+Node* find_accumulator(RbTensor* t, Meta* m) {
+  Node* const n = make_accumulator(t);
+  if (!n) return nullptr;
+  Node* first = nullptr;
+  if (__atomic_compare_exchange_n(&m->acc, &first, n, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    return n;
+  destroy_one(n, own_nodes());  // another thread was quicker
+  return first;
 }
 
 }  // namespace tape

@@ -22,9 +22,11 @@ using rb::Ref;
 using rb::tensor_value;
 using rb::ThreadGuard;
 
-extern int32_t layer, slot;
-extern uint32_t slot_offset;
-extern uint64_t layer_key;
+// Hidden, like all that small calls read: their addresses need not be looked up.
+extern int32_t layer __attribute__((visibility("hidden")));
+extern int32_t slot __attribute__((visibility("hidden")));
+extern uint32_t slot_offset __attribute__((visibility("hidden")));
+extern uint64_t layer_key __attribute__((visibility("hidden")));
 
 using Node = RbNode;
 constexpr int kMaxArgs = RB_MAX_ARGS, kMaxRets = RB_MAX_RETS;  // of an operator
@@ -103,44 +105,52 @@ enum class NodeKind : uint8_t { kOp, kAccumulate, kViewWrite, kCustom, kNotDiffe
 
 }  // namespace tape
 
-/// One recorded call. A block of its own: this header, then edges, saved values, output records.
-struct RbNode {  // make_node sets what has no initializer
-  std::atomic<int32_t> refs;
-  uint32_t bytes;
-  uint64_t seq = 0;        // see next_sequence
+namespace tape {
+
+/// What is set anew in each node.
+struct NodeState {
+  std::atomic<int32_t> refs{1};
+  NodeKind kind{};
+  bool released = false;  // the saved values were freed by a run without retain_graph
+  bool holds = false;     // some of args and outs is owned
+  uint16_t nest = 0;  // the outermost grad (counted from 1; 0: the plain tape) that can ask for it
+  uint64_t seq = 0;   // see next_sequence
   void* stream = nullptr;  // of its forward; null: the default one
   const RbOp* op = nullptr;
   const RbOpInfo* info = nullptr;
-  tape::NodeKind kind;
-  bool released = false;          // the saved values were freed by a run without retain_graph
-  bool holds = false;             // some of args and outs is owned
-  uint16_t nedges, nargs, nrets;  // nargs: 0 if the derivatives read no argument
-  uint16_t nest = 0;  // the outermost grad (counted from 1; 0: the plain tape) that can ask for it
-  tape::Edge* edges;
-  // What the derivatives read: owned tensors, or what a saved-tensors hook made of them
-  // (RB_OBJECT: a tape::Packed), RbMeta, or plain values with their lists in this block; else none.
-  RbValue* args;
-  uint32_t* arg_versions;
-  RbValue* outs = nullptr;  // likewise results; null if none is saved
-  uint32_t* out_versions = nullptr;
-  tape::Meta* metas;  // one per result
-  RbMeta* out_metas;  // of each result
-  // Gradients of the results, of the run that has claimed them (0: none).
-  RbTensor** grads;
-  std::atomic<uint64_t> run{0};
+  std::atomic<uint64_t> run{0};   // that has claimed `grads`; 0: none
   std::atomic<uint64_t> user{0};  // see NodeLock
-  std::vector<tape::NodeHook>* hooks = nullptr;
-  tape::Notes* notes = nullptr;
-
+  std::vector<NodeHook>* hooks = nullptr;
+  Notes* notes = nullptr;
   // kAccumulate: the leaf (borrowed: it owns the node). kViewWrite: how the written view was made
   // (strong).
   RbTensor* tensor = nullptr;
-  RbNode* next = nullptr;  // among nodes that wait to be destroyed
+  RbNode* next = nullptr;  // among nodes that wait to be destroyed, or free ones
   // kCustom
   RbCustomBackward custom = nullptr;
   void* ctx = nullptr;
   void (*ctx_del)(void*) = nullptr;
   std::string* name = nullptr;  // of kFlat too
+};
+
+}  // namespace tape
+
+/// One recorded call. A block of its own: this header, then edges, saved values, output records.
+struct RbNode : tape::NodeState {
+  uint64_t layout;                // see node_blocks.h; nodes of one layout have the rest in common
+  uint32_t bytes;                 // of the block
+  uint16_t nedges, nargs, nrets;  // nargs: 0 if the derivatives read no argument
+  tape::Edge* edges;
+  // What the derivatives read: owned tensors, or what a saved-tensors hook made of them
+  // (RB_OBJECT: a tape::Packed), RbMeta, or plain values with their lists in this block; else none.
+  RbValue* args;
+  uint32_t* arg_versions;
+  RbValue* outs;  // likewise results; null if none is saved
+  uint32_t* out_versions;
+  tape::Meta* metas;  // one per result
+  RbMeta* out_metas;  // of each result
+  RbTensor** grads;   // of the results, in the run that has claimed them
+  char* extra;        // room for lists, strings and sizes
 };
 
 namespace tape {
@@ -166,14 +176,12 @@ inline uint64_t next_sequence(uint64_t inputs) {
   return sequence;
 }
 
-struct NodeShape {  // what make_node needs to lay out a block
+/// What make_node needs to lay out a block.
+struct NodeShape {
   int nedges = 0, nargs = 0, nrets = 0;
   bool saves_rets = false;
   size_t extra = 0;  // bytes for lists, strings and sizes
 };
-/// A node with everything but the metas of edges and results zeroed or empty; `*extra` is the room
-/// for lists. Null without memory.
-Node* make_node(NodeKind kind, const NodeShape& shape, char** extra);
 void node_retain(Node* n);
 /// Iterative: chains of any length.
 void node_release(Node* n);
@@ -184,12 +192,27 @@ void drop_hooks(RbTensor* t);
 /// then.
 void drop_saved(Node* n);
 /// Whether new nodes remember the line that made them.
-extern std::atomic<int32_t> keeps_sources;
+extern std::atomic<int32_t> keeps_sources __attribute__((visibility("hidden")));
 void note_source(Node* n);
 int64_t live_nodes();
 
+/// The accumulator of a leaf whose record has none yet; null without memory.
+Node* find_accumulator(RbTensor* t, Meta* m);
 /// Where gradients of `t` flow: its node, or a leaf's accumulator; owned.
-Target gradient_target(RbTensor* t);
+inline Target gradient_target(RbTensor* t) {
+  Meta* const m = meta_of(t);
+  if (!m) return Target{nullptr, 0};
+  if (m->fn) {
+    node_retain(m->fn);
+    return Target{m->fn, m->output};
+  }
+  if (!m->requires_grad) return Target{nullptr, 0};
+  Node* n = __atomic_load_n(&m->acc, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(!n, 0)) n = find_accumulator(t, m);
+  if (__builtin_expect(!n, 0)) return Target{nullptr, 0};
+  host->retain(t);  // an edge to an accumulator is a hold on its leaf
+  return Target{n, 0};
+}
 /// Whether calls with `t` among their arguments, the highest of which has `level`, are recorded.
 inline bool is_recorded_at(const Meta* m, int32_t level) {
   return is_recorded(m) && m->depth >= level;

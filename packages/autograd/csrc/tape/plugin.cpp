@@ -7,8 +7,10 @@
 #include "engine.h"
 #include "forward.h"
 #include "grad_level.h"
+#include "node_blocks.h"
 #include "observers.h"
 #include "record.h"
+#include "record_writes.h"
 #include "saved.h"
 #include "streams.h"
 

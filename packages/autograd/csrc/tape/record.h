@@ -10,8 +10,4 @@ int32_t handle_call(void* self, const RbCall* call, const RbValue* args, int32_t
 /// What it does with such a call, see RbExplain.
 int32_t explain_call(const RbOp* op, const RbValue* args, int32_t nargs, char* text, uint32_t size);
 
-/// A user's function wrote `view` in place, and result `output` of `value` is its history now: give
-/// the base of the view the history that follows.
-int32_t record_view_write(RbTensor* view, Node* value, uint32_t output);
-
 }  // namespace tape

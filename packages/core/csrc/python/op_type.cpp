@@ -130,17 +130,23 @@ PyObject* finish(const OpObject* o, const Overload& overload, const RbValue* val
     Ref owned(self);
     return self ? run_inplace(o, overload, values, self, extras) : nullptr;
   }
-  if (__builtin_expect(extras.out != nullptr, 0))
-    return object_boundary([&] { return run_out(o->name, overload, values, extras.out); });
-  if (__builtin_expect(extras.memory_format != nullptr, 0))
-    return run_formatted(o, overload, values, extras);
+  if (__builtin_expect(extras.out || extras.memory_format, 0)) {
+    return extras.out
+               ? object_boundary([&] { return run_out(o->name, overload, values, extras.out); })
+               : run_formatted(o, overload, values, extras);
+  }
   const int nrets = overload.op->info.nrets;
+  if (__builtin_expect(nrets == 1 && !extras.result_is_changed(), 1)) {
+    RbValue ret = value_none();
+    const int32_t code = run(overload, values, &ret, 0);
+    if (__builtin_expect(code != RB_OK, 0)) return raise_error(code);
+    if (__builtin_expect(ret.tag == RB_TENSOR, 1)) return wrap(ret.v.t);
+    return object_boundary([&] { return results_to_python(overload.op, &ret, 1); });
+  }
   RbValue rets[kMaxRets];
   for (int i = 0; i < nrets; ++i) rets[i] = value_none();
   const int32_t code = run(overload, values, rets, 0);
   if (__builtin_expect(code != RB_OK, 0)) return raise_error(code);
-  if (__builtin_expect(nrets == 1 && rets[0].tag == RB_TENSOR && !extras.result_is_changed(), 1))
-    return wrap(rets[0].v.t);
   return object_boundary(
       [&] { return as_asked(Ref(results_to_python(overload.op, rets, nrets)), extras); });
 }

@@ -39,31 +39,16 @@ int device_argument(const Op& op, const RbValue* args, int32_t nargs, int32_t* i
 }
 
 // Hand the call to the layer of the highest key; `keys` are those that the operator stops at.
-[[gnu::noinline]] int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args,
-                                    int32_t nargs, RbValue* rets, int32_t nrets);
-
-// Run the topmost handler among the keys of the call.
-[[gnu::always_inline]] inline int32_t run_top(const CallPlan& c, const RbValue* args, int32_t nargs,
-                                              RbValue* rets, int32_t nrets) {
-  const Op& op = *impl(c.op);
-  const uint64_t keys = c.keys[0] & op.mask;
-  if (__builtin_expect(keys > kBackendMask, 0)) return run_layer(c, keys, args, nargs, rets, nrets);
-  if (__builtin_expect(c.level != 0, 0)) {
-    return set_error(RB_E_INTERNAL,
-                     op.name + ": a transform passed a tensor of its level on to the backend");
-  }
-  if (is_answered_alone(c, op, keys)) return run_uniform(c, op, args, nargs, rets);
-  return run_backend(c, args, nargs, rets, nrets);
-}
-
-int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t nargs,
-                  RbValue* rets, int32_t nrets) {
+[[gnu::always_inline]] inline int32_t run_layer_here(CallPlan& c, uint64_t keys,
+                                                     const RbValue* args, int32_t nargs,
+                                                     RbValue* rets, int32_t nrets) {
   const int bit = 63 - __builtin_clzll(keys);
   const Handler& exact = impl(c.op)->table[bit];
   RbFn fn = exact.fn;
   void* self = exact.self;
   if (!fn) {
-    const RbLayer& layer = layer_entry(bit).desc;
+    static const LayerEntry* const entries = &layer_entry(0);  // spares the calls
+    const RbLayer& layer = entries[bit].desc;
     fn = layer.fallback;
     self = layer.self;
   }
@@ -82,6 +67,28 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
                          : fn(self, &c, args, nargs, rets, nrets);
   state.plan = outer;
   return rc;
+}
+[[gnu::noinline]] int32_t run_layer(CallPlan& c, uint64_t keys, const RbValue* args, int32_t nargs,
+                                    RbValue* rets, int32_t nrets) {
+  return run_layer_here(c, keys, args, nargs, rets, nrets);
+}
+
+// Run the topmost handler among the keys of the call.
+template <bool kFromTop>
+[[gnu::always_inline]] inline int32_t run_top(CallPlan& c, const RbValue* args, int32_t nargs,
+                                              RbValue* rets, int32_t nrets) {
+  const Op& op = *impl(c.op);
+  const uint64_t keys = c.keys[0] & op.mask;
+  if (__builtin_expect(keys > kBackendMask, 0)) {
+    return kFromTop ? run_layer_here(c, keys, args, nargs, rets, nrets)
+                    : run_layer(c, keys, args, nargs, rets, nrets);
+  }
+  if (__builtin_expect(c.level != 0, 0)) {
+    return set_error(RB_E_INTERNAL,
+                     op.name + ": a transform passed a tensor of its level on to the backend");
+  }
+  if (is_answered_alone(c, op, keys)) return run_uniform(c, op, args, nargs, rets);
+  return run_backend(c, args, nargs, rets, nrets);
 }
 
 // The device of a call that its tensors do not give, or that has an argument for it: where neither
@@ -127,7 +134,7 @@ int32_t run_layer(const CallPlan& c, uint64_t keys, const RbValue* args, int32_t
   }
   if (__builtin_expect(state.has_streams, 0))
     c.stream = find_stream(state, __builtin_ctzll(c.keys[0]), c.device_index);
-  return run_top(c, args, nargs, rets, nrets);
+  return run_top<true>(c, args, nargs, rets, nrets);
 }
 
 [[gnu::noinline]] int32_t call_seen(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets,
@@ -218,12 +225,13 @@ void take_real_parts(const Op& op, RbValue* args, int32_t nargs) {
 
 // Whether the dims that are given need no wrapping: single ones in the range of the first tensor.
 inline bool dims_are_wrapped(const Op& op, const RbValue* args, int32_t nargs) {
-  if (op.first_tensor < 0 || args[op.first_tensor].tag != RB_TENSOR) return false;
-  const auto ndim = static_cast<uint64_t>(args[op.first_tensor].v.t->ndim);
   for (uint64_t rest = op.dim_args; rest; rest &= rest - 1) {
     const int i = __builtin_ctzll(rest);
     if (i >= nargs || args[i].tag == RB_NONE) continue;
-    if (args[i].tag != RB_INT || static_cast<uint64_t>(args[i].v.i) >= ndim) return false;
+    if (args[i].tag != RB_INT || op.first_tensor < 0 || args[op.first_tensor].tag != RB_TENSOR ||
+        static_cast<uint64_t>(args[i].v.i) >=
+            static_cast<uint64_t>(args[op.first_tensor].v.t->ndim))
+      return false;
   }
   return true;
 }
@@ -284,19 +292,31 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
   return call_checked(op, args, nargs, rets, nrets, flags);
 }
 
+namespace {
+// A copy of the call that the layer has made, or the call with values of the layer's own.
+[[gnu::noinline]] int32_t redispatch_copy(const RbCall* c, int layer, const RbValue* args,
+                                          int32_t nargs, RbValue* rets, int32_t nrets) {
+  CallPlan below;
+  static_cast<RbCall&>(below) = *c;
+  below.planned_args = args;
+  below.uniform = facts_of(args, nargs).uniform;
+  below.keys[0] &= (1ull << layer) - 1;
+  return run_top<false>(below, args, nargs, rets, nrets);
+}
+}  // namespace
+
 int32_t redispatch(const RbCall* c, int layer, const RbValue* args, int32_t nargs, RbValue* rets,
                    int32_t nrets) {
   const CallPlan* const plan = thread_state().plan;
-  CallPlan below;
-  if (__builtin_expect(plan == c && plan->planned_args == args, 1)) {
-    below = *plan;
-  } else {  // a copy that the layer has made, or values of its own
-    static_cast<RbCall&>(below) = *c;
-    below.planned_args = args;
-    below.uniform = facts_of(args, nargs).uniform;
-  }
-  below.keys[0] &= (1ull << layer) - 1;
-  return run_top(below, args, nargs, rets, nrets);
+  if (__builtin_expect(plan != c || plan->planned_args != args, 0))
+    return redispatch_copy(c, layer, args, nargs, rets, nrets);
+  // The plan lies in a frame of this thread: what is below gets it, without a copy.
+  CallPlan& below = const_cast<CallPlan&>(*plan);
+  const uint64_t keys = below.keys[0];
+  below.keys[0] = keys & ((1ull << layer) - 1);
+  const int32_t rc = run_top<false>(below, args, nargs, rets, nrets);
+  below.keys[0] = keys;
+  return rc;
 }
 
 int32_t redispatch_new(const RbCall* c, int layer, const RbValue* args, int32_t nargs,
@@ -310,7 +330,7 @@ int32_t redispatch_new(const RbCall* c, int layer, const RbValue* args, int32_t 
   below.level = facts.level;
   below.planned_args = args;
   below.uniform = facts.uniform;
-  return run_top(below, args, nargs, rets, nrets);
+  return run_top<false>(below, args, nargs, rets, nrets);
 }
 
 }  // namespace rabbet

@@ -391,11 +391,11 @@ inline bool has_one_backend(const CallPlan& c) {
 
 // Whether the kernel takes the arguments unchanged, so that only the shape of the result must be
 // inferred; `dtype` is then the dtype of the result.
-inline bool find_direct_dtype(const Op& op, const Handler& handler, const RbValue* args,
-                              int& dtype) {
+inline bool find_direct_dtype(const CallPlan& c, const Op& op, const Handler& handler,
+                              const RbValue* args, int& dtype) {
   const uint32_t needed = handler.flags & RB_K_CONTIGUOUS ? RB_T_CONTIGUOUS : 0;
-  const RbTensor* first = nullptr;
-  for (uint64_t rest = op.tensor_args; rest; rest &= rest - 1) {
+  const RbTensor* first = c.uniform;  // nothing needs to be looked at then
+  for (uint64_t rest = first ? 0 : op.tensor_args; rest; rest &= rest - 1) {
     const RbValue& v = args[__builtin_ctzll(rest)];
     if (v.tag == RB_NONE) continue;
     if (v.tag != RB_TENSOR) return false;
@@ -405,9 +405,11 @@ inline bool find_direct_dtype(const Op& op, const Handler& handler, const RbValu
     if (t->dtype_id != first->dtype_id || t->device.id != first->device.id) return false;
   }
   const bool asked = op.dtype_arg >= 0 && args[op.dtype_arg].tag == RB_DTYPE;
+  uint32_t accepted = op.accepted;
   if (first) {
     dtype = first->dtype_id;
-    if (asked || is_integral(dtype)) return false;
+    if (asked) return false;
+    accepted &= ~uint32_t{1u << kBool | 1u << kInt};
   } else if (asked) {
     dtype = static_cast<int>(args[op.dtype_arg].v.i);
   } else if (op.dtype_rule == DTypeRule::kDefault) {
@@ -415,7 +417,7 @@ inline bool find_direct_dtype(const Op& op, const Handler& handler, const RbValu
   } else {
     return false;
   }
-  return handler.dtype_mask >> dtype & 1 && op.accepted >> kDTypes[dtype].category & 1;
+  return handler.dtype_mask >> dtype & 1 && accepted >> kDTypes[dtype].category & 1;
 }
 
 // A call of an operator whose kernel is_direct.
@@ -425,14 +427,13 @@ inline bool find_direct_dtype(const Op& op, const Handler& handler, const RbValu
   const int backend = __builtin_ctzll(c.keys[0] & kBackendMask);
   const Handler& handler = op.table[backend];
   int dtype;
-  if (!find_direct_dtype(op, handler, args, dtype) || op.rules[kShapeRule].fn || !handler.fn)
+  if (!find_direct_dtype(c, op, handler, args, dtype) || op.rules[kShapeRule].fn || !handler.fn)
     return guarded([&] { run_general(&c, args, nargs, rets, 1); });
-  RbValue result;
   try {
     Inferred inferred;
     plain_shape(op, args, nargs, inferred);
     const TensorSpec& spec = inferred.rets[0];
-    result =
+    rets[0] =
         value_tensor(tensor_new(backend, c.device_index, dtype, spec.ndim, spec.shape, nullptr));
   } catch (...) {
     return store_current_exception();
@@ -440,13 +441,12 @@ inline bool find_direct_dtype(const Op& op, const Handler& handler, const RbValu
   int32_t rc;
   {
     const LayersOff layers_off;
-    rc = run_handler(op, handler, backend, &c, args, nargs, &result, 1);
+    rc = run_handler(op, handler, backend, &c, args, nargs, rets, 1);
   }
   if (__builtin_expect(rc != RB_OK, 0)) {
-    release(result.v.t);
+    value_release(&rets[0]);
     return finish_alone(c, op, backend, rc, args, nargs, rets);
   }
-  rets[0] = result;
   return RB_OK;
 }
 

@@ -23,7 +23,7 @@ class RecordParser {
   void read_line();
   int kind(const std::string& name) const;
 
-  // ---- signatures (records.cpp)
+  // ---- signatures (record_signature.cpp)
 
   void signature(const std::string& line);
   void parameters(const std::string& text);

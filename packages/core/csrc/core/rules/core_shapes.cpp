@@ -107,9 +107,9 @@ inline bool core_alone(const CoreSignature& core, const RbValue* args, Inferred&
 
 }  // namespace
 
-void core_shapes(const Op& op, const RbValue* args, int, Inferred& out) {
+namespace {
+[[gnu::noinline]] void core_shapes_of_any(const Op& op, const RbValue* args, Inferred& out) {
   const CoreSignature& core = op.core;
-  if (core.plain && core_alone(core, args, out)) return;
   Sizes sizes;
   const size_t known = core.names.size();
   std::fill(sizes.from, sizes.from + known, int8_t{-1});
@@ -135,6 +135,11 @@ void core_shapes(const Op& op, const RbValue* args, int, Inferred& out) {
       to.shape[to.ndim++] = sizes.from[size] < 0 ? core.fixed[size] : sizes.value[size];
     }
   }
+}
+}  // namespace
+
+void core_shapes(const Op& op, const RbValue* args, int, Inferred& out) {
+  if (!op.core.plain || !core_alone(op.core, args, out)) core_shapes_of_any(op, args, out);
 }
 
 }  // namespace rabbet

@@ -90,11 +90,11 @@ void broadcast(const Op& op, const RbValue* args, int nargs, TensorSpec& out) {
   if (__builtin_expect(x.numel == 0, 0)) check_reducible(op, x, gone);
 }
 
-void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
-  const RbValue dim = op.dim_arg >= 0 ? args[op.dim_arg] : value_none();
+[[gnu::always_inline]] inline void reduce(const Op& op, const RbValue* args, TensorSpec& out) {
+  const bool whole = op.dim_arg < 0 || args[op.dim_arg].tag == RB_NONE;
   const bool keepdim = op.keepdim_arg >= 0 && args[op.keepdim_arg].v.i;
-  if (dim.tag != RB_NONE || keepdim || !args[0].v.t->numel)
-    return reduce_dims(op, args, dim, keepdim, out);
+  if (!whole || keepdim || !args[0].v.t->numel)
+    return reduce_dims(op, args, whole ? value_none() : args[op.dim_arg], keepdim, out);
   out.ndim = 0;
 }
 
@@ -292,8 +292,8 @@ bool has_plain_shape(const Op& op) {
 }
 
 void plain_shape(const Op& op, const RbValue* args, int nargs, Inferred& out) {
-  if (op.shape_rule == ShapeRule::kCore) return core_shapes(op, args, nargs, out);
   if (op.shape_rule == ShapeRule::kReduce) return reduce(op, args, out.rets[0]);
+  if (op.shape_rule == ShapeRule::kCore) return core_shapes(op, args, nargs, out);
   shapes(op, args, nargs, out);
 }
 

@@ -51,13 +51,14 @@ void free_adopted(Storage* s) {
 }
 
 // ---- blocks: free ones keep what new tensors have in common (the private members but the count of
-// references and the storage, and `shape`)
+// references and the storage; `shape`, `view_size`, and zeros in `byte_offset`, `keys[1]`, `owner`)
 
 [[gnu::noinline]] Tensor* new_block() {
   auto* t = static_cast<Tensor*>(block_alloc_slow(sizeof(Tensor)));
   char* const begin = reinterpret_cast<char*>(t);
   std::memset(begin, 0, t->inline_data - begin);
   t->shape = t->dims;
+  t->view_size = sizeof(RbTensor);
   return t;
 }
 
@@ -95,23 +96,20 @@ inline void storage_release(Storage* s, ThreadState& state) {
 }
 
 // Set everything but sizes, strides, storage and memory, and count the tensor.
-inline void set_plain(Tensor* t, int backend, int device, int dtype, int ndim, ThreadState& state) {
+inline void set_plain(Tensor* t, int backend, int device, int dtype, int ndim,
+                      LiveCounts::OfBackend& live) {
   t->device.type = backend_traits[backend].dlpack_type;
   t->device.id = device;
   t->ndim = ndim;
   t->dtype = kDTypes[dtype].dlpack;
-  t->byte_offset = 0;
-  t->view_size = sizeof(RbTensor);
   t->dtype_id = static_cast<uint16_t>(dtype);
   t->backend = static_cast<uint8_t>(backend);
   t->layout = 0;
   t->keys[0] = 1ull << backend;
-  t->keys[1] = 0;
   t->level = 0;
-  t->owner = nullptr;
   t->ext = nullptr;
   t->refs.store(1, std::memory_order_relaxed);
-  bump(state.live->of[backend].tensors, 1);
+  bump(live.tensors, 1);
 }
 
 // A block with everything but storage and memory set.
@@ -147,14 +145,15 @@ inline Tensor* tensor_block(int backend, int device, int dtype, int ndim, const 
     }
     numel = dense;
   }
-  set_plain(t, backend, device, dtype, ndim, state);
+  set_plain(t, backend, device, dtype, ndim, state.live->of[backend]);
   t->numel = numel;
   t->flags = (contiguous ? static_cast<uint32_t>(RB_T_CONTIGUOUS) : 0u) | state.tensor_flags;
   return t;
 }
 
-inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx,
-                         ThreadState& state, bool exposed = false) {
+// The storage in the tensor's own block, which is not counted yet.
+inline void set_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx,
+                        int backend, int device, bool exposed = false) {
   Storage& s = t->inline_storage;
   s.refs.store(1, std::memory_order_relaxed);
   s.version.store(0, std::memory_order_relaxed);
@@ -163,14 +162,20 @@ inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Sto
   s.del = del;
   s.ctx = ctx;
   s.host = t;
-  s.device = t->device.id;
-  s.backend = t->backend;
+  s.device = device;
+  s.backend = static_cast<uint8_t>(backend);
   s.exposed = exposed;
   t->storage = &s;
   t->data = data;
-  LiveCounts::OfBackend& live = state.live->of[t->backend];
+}
+inline void count_storage(LiveCounts::OfBackend& live, uint64_t nbytes) {
   bump(live.bytes, static_cast<int64_t>(nbytes));
   bump(live.storages, 1);
+}
+inline void init_storage(Tensor* t, void* data, uint64_t nbytes, void (*del)(Storage*), void* ctx,
+                         ThreadState& state, bool exposed = false) {
+  set_storage(t, data, nbytes, del, ctx, t->backend, t->device.id, exposed);
+  count_storage(state.live->of[t->backend], nbytes);
 }
 
 // Memory of the allocator.
@@ -314,35 +319,57 @@ namespace {
 }
 }  // namespace
 
+namespace {
+// Storage that does not lie in the tensor. Apart, and at the end of what calls it: small tensors
+// are made without a frame.
+[[gnu::noinline]] Tensor* with_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
+  init_new_storage(t, nbytes, nbytes, state);
+  return t;
+}
+
+// The end of making a tensor without gaps.
+[[gnu::always_inline]] inline Tensor* with_dense_storage(Tensor* t, uint64_t nbytes, int backend,
+                                                         int device, LiveCounts::OfBackend& live,
+                                                         ThreadState& state) {
+  if (__builtin_expect(!has_host_memory(backend) || nbytes > kInlineBytes, 0))
+    return with_storage(t, nbytes, state);
+  mark_unused(t->inline_data + nbytes, kInlineBytes - nbytes);
+  set_storage(t, t->inline_data, nbytes, nullptr, nullptr, backend, device);
+  count_storage(live, nbytes);
+  return t;
+}
+}  // namespace
+
 Tensor* tensor_new(int backend, int device, int dtype, int ndim, const int64_t* shape,
                    const int64_t* strides) {
   constexpr int kSizeBits = 12;
   static_assert(kInlineDims * kSizeBits < 63);  // products of such sizes do not overflow
-  if (__builtin_expect(strides || ndim > kInlineDims, 0))
+  ThreadState* const own = thread_state_;
+  const bool usual = !strides && ndim <= kInlineDims && is_known_device(backend, device) && own &&
+                     own->free_tensors;
+  if (__builtin_expect(!usual, 0))
     return tensor_new_of_any(backend, device, dtype, ndim, shape, strides);
-  check_device(backend, device);
-  ThreadState& state = thread_state();
-  Tensor* t = take_block(state);
+  ThreadState& state = *own;
+  Tensor* t = reinterpret_cast<Tensor*>(state.free_tensors);
   uint64_t numel = 1, dense = 1, sizes = 0;  // unsigned: larger sizes may overflow before the check
-  t->strides = t->dims + ndim;
+  int64_t* const own_strides = t->dims + ndim;
   for (int i = ndim - 1; i >= 0; --i) {
     const auto size = static_cast<uint64_t>(shape[i]);
     t->dims[i] = shape[i];
-    t->strides[i] = static_cast<int64_t>(dense);
+    own_strides[i] = static_cast<int64_t>(dense);
     sizes |= size;
     numel *= size;
     dense *= size ? size : 1;  // strides of empty tensors stay positive
   }
-  if (__builtin_expect(sizes >> kSizeBits, 0)) {
-    give_block(t, state);
+  if (__builtin_expect(sizes >> kSizeBits, 0))
     return tensor_new_of_any(backend, device, dtype, ndim, shape, strides);
-  }
-  set_plain(t, backend, device, dtype, ndim, state);
+  take_block(state);
+  t->strides = own_strides;
+  LiveCounts::OfBackend& live = state.live->of[backend];
+  set_plain(t, backend, device, dtype, ndim, live);
   t->numel = static_cast<int64_t>(numel);
   t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
-  const uint64_t nbytes = numel * kDTypes[dtype].itemsize;
-  init_new_storage(t, nbytes, nbytes, state);
-  return t;
+  return with_dense_storage(t, numel * kDTypes[dtype].itemsize, backend, device, live, state);
 }
 
 Tensor* tensor_in(MemoryKind kind, int backend, int device, int dtype, int ndim,
@@ -426,11 +453,13 @@ void record_stream(Tensor* t, void* stream) {
 
 Tensor* tensor_like(const RbTensor* like, int dtype) {
   const uint64_t nbytes = static_cast<uint64_t>(like->numel) * kDTypes[dtype].itemsize;
-  const int ndim = like->ndim;
-  if (__builtin_expect(ndim > kInlineDims, 0))
-    return tensor_new(like->backend, like->device.id, dtype, ndim, like->shape, nullptr);
-  if (!has_host_memory(like->backend)) check_device(like->backend, like->device.id);
-  ThreadState& state = thread_state();
+  const int ndim = like->ndim, backend = like->backend, device = like->device.id;
+  ThreadState* const own = thread_state_;
+  const bool usual =
+      ndim <= kInlineDims && is_known_device(backend, device) && own && own->free_tensors;
+  if (__builtin_expect(!usual, 0))
+    return tensor_new(backend, device, dtype, ndim, like->shape, nullptr);
+  ThreadState& state = *own;
   Tensor* t = take_block(state);
   static_cast<RbTensor&>(*t) = *like;
   if (__builtin_expect(dtype != like->dtype_id, 0)) {
@@ -446,12 +475,12 @@ Tensor* tensor_like(const RbTensor* like, int dtype) {
     t->strides[i] = dense;
     dense *= size ? size : 1;
   }
-  t->keys[0] = 1ull << like->backend;
+  t->keys[0] = 1ull << backend;
   t->flags = uint32_t{RB_T_CONTIGUOUS} | state.tensor_flags;
   t->refs.store(1, std::memory_order_relaxed);
-  bump(state.live->of[like->backend].tensors, 1);
-  init_new_storage(t, nbytes, nbytes, state);
-  return t;
+  LiveCounts::OfBackend& live = state.live->of[backend];
+  bump(live.tensors, 1);
+  return with_dense_storage(t, nbytes, backend, device, live, state);
 }
 
 std::atomic<uint64_t> sticky_keys{0};
@@ -732,7 +761,7 @@ void drop_parts(Tensor* t) {
   release(wrap->inner);
   if (wrap->second) release(wrap->second);
 }
-void drop_slots(Tensor* t, ThreadState& state) {
+inline void drop_slots(Tensor* t, ThreadState& state) {
   for (unsigned rest = t->used_slots; rest; rest &= rest - 1) {
     const int slot = __builtin_ctz(rest);
     void* p = t->slots[slot];
@@ -756,36 +785,50 @@ void drop_slots(Tensor* t, ThreadState& state) {
 }
 }  // namespace
 
-void tensor_destroy(Tensor* t) {
+namespace {
+[[gnu::noinline]] void destroy_any(Tensor* t, ThreadState& state) {
   // A loop, not recursion: a view holds its parent, and chains of views can be long.
-  ThreadState& state = thread_state();
   while (t) {
     if (t->used_slots) drop_slots(t, state);
-    Tensor* parent = nullptr;
-    if (t->pyobj || t->view || t->shape != t->dims || is_made_of_parts(t))
-      parent = drop_rare(t, state);
+    const bool rare = t->pyobj || t->shape != t->dims || is_made_of_parts(t);
+    Tensor* const parent = rare ? drop_rare(t, state) : drop_view_record(t, state);
     Storage* s = t->storage;
-    LiveCounts::OfBackend& live = state.live->of[t->backend];
-    bump(live.tensors, -1);
-    if (__builtin_expect(s == &t->inline_storage && s->refs.load(std::memory_order_acquire) == 1,
-                         1)) {
-      s->refs.store(0, std::memory_order_relaxed);
-      bump(live.storages, -1);
-      bump(live.bytes, -static_cast<int64_t>(s->nbytes));
-      if (s->del) s->del(s);
+    bump(state.live->of[t->backend].tensors, -1);
+    // The block outlives the tensor while its own storage is used by others.
+    t->tensor_dead = 1;
+    if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
+      t->tensor_dead = 0;
       give_block(t, state);
-    } else {
-      // The block outlives the tensor while its own storage is used by others.
-      t->tensor_dead = 1;
-      if (s != &t->inline_storage && t->inline_storage.refs.load(std::memory_order_acquire) == 0) {
-        t->tensor_dead = 0;
-        give_block(t, state);
-      }
-      storage_release(s, state);
     }
-    t = nullptr;
-    if (parent && parent->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) t = parent;
+    storage_release(s, state);
+    t = parent && parent->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 ? parent : nullptr;
   }
+}
+
+// Most tensors have nothing but a storage of their own, which nobody shares.
+[[gnu::always_inline]] inline void destroy_without_slots(Tensor* t, ThreadState& state) {
+  Storage& s = t->inline_storage;
+  const bool plain = !t->pyobj && !t->view && t->shape == t->dims && !is_made_of_parts(t) &&
+                     t->storage == &s && !s.del && s.refs.load(std::memory_order_acquire) == 1;
+  if (__builtin_expect(!plain, 0)) return destroy_any(t, state);
+  s.refs.store(0, std::memory_order_relaxed);
+  LiveCounts::OfBackend& live = state.live->of[t->backend];
+  bump(live.tensors, -1);
+  bump(live.storages, -1);
+  bump(live.bytes, -static_cast<int64_t>(s.nbytes));
+  give_block(t, state);
+}
+
+[[gnu::noinline]] void destroy_with_slots(Tensor* t, ThreadState& state) {
+  drop_slots(t, state);
+  destroy_without_slots(t, state);
+}
+}  // namespace
+
+void tensor_destroy(Tensor* t) {
+  ThreadState& state = thread_state();
+  if (t->used_slots) return destroy_with_slots(t, state);
+  destroy_without_slots(t, state);
 }
 
 RbTensor** tensors_new(uint32_t n) {
