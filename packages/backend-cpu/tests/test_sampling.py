@@ -118,6 +118,24 @@ def test_resizing_of_nothing():
     assert resample_dx(x, [0, 3, 8, 7], [2.0, 1.4], "linear", False).shape == (0, 3, 8, 7)
 
 
+def test_resizing_and_sampling_are_batched():
+    x = rabbet.tensor(values(3, 2, 2, 5, 6))
+    grid = rabbet.tensor(np.random.default_rng(2).uniform(-1, 1, (3, 2, 4, 4, 2)))
+    vmap, grad = rabbet.func.vmap, rabbet.func.grad
+
+    def double(a):
+        return rabbet.nn.functional.interpolate(a, scale_factor=2, mode="bilinear")
+
+    def sample(a, g):
+        return grid_sample(a, g, align_corners=False)
+
+    for function, given in ((double, (x,)), (sample, (x, grid))):
+        slope = grad(lambda *args, f=function: (f(*args) ** 2).sum())
+        for f in (function, slope):
+            want = rabbet.stack([f(*args) for args in zip(*given, strict=True)])
+            np.testing.assert_allclose(vmap(f)(*given).numpy(), want.numpy(), 1e-12, 1e-12)
+
+
 def test_a_nan_reaches_only_results_near_it():
     x = rabbet.zeros(1, 1, 8, 8)
     x[0, 0, 4, 4] = math.nan
