@@ -27,10 +27,12 @@ bool has_param(const Op& op, int type) {
 // Factories, those that take tensors too.
 bool makes_tensors(const Op& op) { return op.creation || has_param(op, RB_A_DEVICE); }
 
+bool is_range(const Op& op) { return op.base == "arange"; }
+
 // Factories and random operators give their destinations the shape that calls ask for: no warning.
 bool fills_any_shape(const Op& op) {
   // PyTorch warns for `arange`, and for `normal` where its moments are tensors.
-  if (makes_tensors(op)) return op.base != "arange";
+  if (makes_tensors(op)) return !is_range(op);
   return has_param(op, RB_A_GENERATOR) && op.base != "normal";
 }
 
@@ -40,7 +42,7 @@ bool warn_if_resized(const Op& op, const std::vector<int64_t>& before, const RbT
   const auto ndim = static_cast<size_t>(after->ndim);
   if (before.size() == ndim && std::equal(before.begin(), before.end(), after->shape)) return true;
   if (std::count(before.begin(), before.end(), 0)) return true;
-  if (op.base == "arange") {
+  if (is_range(op)) {
     const auto had =
         static_cast<long long>(count_elements(static_cast<int>(before.size()), before.data()));
     const auto count = static_cast<long long>(after->numel);

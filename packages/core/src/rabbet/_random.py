@@ -66,15 +66,9 @@ def normal(
         ]
         if given:
             raise TypeError(f"normal: {given[0]} follows from the tensors, it cannot be given")
-        kind = [x for x in (mean, std) if isinstance(x, Tensor)]
-        name = (
-            "normal.tensors"
-            if len(kind) == 2
-            else "normal.means"
-            if isinstance(mean, Tensor)
-            else "normal.stds"
-        )
-        return _ops(name)(mean, std, generator=generator, out=out)
+        tensors = [k for k, x in (("means", mean), ("stds", std)) if isinstance(x, Tensor)]
+        overload = tensors[0] if len(tensors) == 1 else "tensors"
+        return _ops(f"normal.{overload}")(mean, std, generator=generator, out=out)
     if size is None:
         raise TypeError("normal: size is needed when mean and std are numbers")
     return _ops("normal.sized")(
