@@ -45,7 +45,8 @@ def fused() -> list[tuple[str, str | None]]:
 
 KERNELS = fused()
 FORWARD = [name for name, arg in KERNELS if arg is None]
-BACKWARD = sorted({name for name, arg in KERNELS if arg is not None})
+# The arguments of `addr` do not broadcast.
+BACKWARD = sorted({name for name, arg in KERNELS if arg is not None and name != "addr"})
 
 
 def step_by_step(run: Callable[..., Any], *args: Any) -> Any:
@@ -104,7 +105,7 @@ def calls(name: str) -> Iterator[tuple[list[str], Callable[..., Any]]]:
             others = [t for t in tensors if t != p["name"]]
             yield (
                 others,
-                lambda *x, fixed={p["name"]: value}, others=others: op(
+                lambda *x, fixed={**plain[0], p["name"]: value}, others=others: op(
                     **dict(zip(others, x)), **fixed
                 ),
             )
@@ -198,6 +199,8 @@ def evaluate(name: str, argument: str, values: dict[str, Any]) -> Any:
         def __missing__(self, key: str) -> Any:
             if key == "is_complex":
                 return lambda x: False
+            if key == "inf":
+                return float("inf")
             return (lambda x: x) if key in ("conj", "real") else ops(key)
 
     names = Names(values)

@@ -179,7 +179,7 @@ def test_memory_is_drawn_over_time(seen, page):
     _, data = page
     points = [tuple(map(float, p.split(","))) for p in seen["memory"]["points"].split()]
     assert [x for x, _ in points] == sorted(x for x, _ in points)
-    assert len(points) == 2 * len(data["memory"]) - 1 and seen["memory"]["width"] > 700
+    assert len(points) == 2 * len(data["memory"]) - 1 and seen["memory"]["width"] > 400
     most = max(size for _, size in data["memory"])
     assert min(y for _, y in points) == 10  # the peak
     unit, factor = ("KB", 1024) if most < 1024**2 else ("MB", 1024**2)

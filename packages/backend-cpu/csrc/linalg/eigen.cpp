@@ -71,23 +71,24 @@ class Hermitian {
   std::unique_ptr<rb::Scratch<Int>> int_;
 };
 
-// Groups of small matrices, of which the lower triangle is read; without `to` eigenvalues only.
-// False where a group did not converge: LAPACK then computes that one (`fallback`).
+// Eigenvalues of groups of small matrices, of which the lower triangle is read. A group that does
+// not converge goes to LAPACK (`fallback`). So do eigenvectors: a matrix alone and one in a batch
+// have those of the same signs.
 template <class T, class Fallback>
-void eigh_groups(const Batch& batch, const Items<T>& from, const Items<T>* to,
-                 const Items<T>& values, const Items<int32_t>& infos, const Fallback& fallback) {
+void eigenvalues_of_groups(const Batch& batch, const Items<T>& from, const Items<T>& values,
+                           const Items<int32_t>& infos, const Fallback& fallback) {
   const int n = static_cast<int>(from.rows);
   for_each_group<T>(batch, 20.0 * n * n * n, [&](int64_t begin, int64_t end) {
     const SmallTable<T>& small = small_table(T());
     const int lanes = small.lanes;
     const Group<T> source(from);
-    const Workspace<T> a(n * n * lanes), vectors(to ? n * n * lanes : 0), matrix(n * n);
+    const Workspace<T> a(n * n * lanes);
     T found[kSmall * kMaxLanes], finite[kMaxLanes], sorted[kSmall];
     int order[kSmall * kMaxLanes];
     for (int64_t i = begin; i < end; i += lanes) {
       const int count = static_cast<int>(std::min<int64_t>(lanes, end - i));
       source.load(i, count, a.data());
-      if (!small.eigh(a.data(), n, to ? vectors.data() : nullptr, found, finite)) {
+      if (!small.eigh(a.data(), n, nullptr, found, finite)) {
         fallback(i, i + count);
         continue;
       }
@@ -99,10 +100,6 @@ void eigh_groups(const Batch& batch, const Items<T>& from, const Items<T>* to,
           sorted[j] = sound ? found[own[j] * lanes + l] : std::numeric_limits<T>::quiet_NaN();
         values.store_vector(i + l, sorted);
         *infos.at(i + l) = sound ? 0 : static_cast<int32_t>(kNotFinite);
-        if (!to) continue;
-        for (int j = 0; j < n; ++j)
-          for (int r = 0; r < n; ++r) matrix[j * n + r] = vectors[(own[j] * n + r) * lanes + l];
-        to->store(i + l, matrix.data(), n);
       }
     }
   });
@@ -138,12 +135,12 @@ void eigh_kernel(const rb::Args& a) {
       }
     };
     if constexpr (kHasSmall<T>) {
-      if (is_small<T>(n, n) && batch.count > 1) {
-        return eigh_groups<T>(batch, uplo == 'U' ? from.turned() : from, vectors ? &to : nullptr,
-                              values, infos, [&](int64_t begin, int64_t end) {
-                                const lapack::OneThread alone;
-                                by_lapack(begin, end);
-                              });
+      if (is_small<T>(n, n) && batch.count > 1 && !vectors) {
+        return eigenvalues_of_groups<T>(batch, uplo == 'U' ? from.turned() : from, values, infos,
+                                        [&](int64_t begin, int64_t end) {
+                                          const lapack::OneThread alone;
+                                          by_lapack(begin, end);
+                                        });
       }
     }
     for_each_matrix(batch, (vectors ? 9.0 : 2.0) * n * n * n, by_lapack);

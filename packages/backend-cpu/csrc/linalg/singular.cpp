@@ -74,24 +74,24 @@ void store_identity(const Items<T>& to, int64_t place) {
       data[i * to.row_step + j * to.column_step] = T(i == j ? 1 : 0);
 }
 
-// Groups of small matrices that are at least as high as wide; without `left` and `right` (V^T)
-// singular values only. What is not computed LAPACK does (`fallback`).
+// Singular values of groups of small matrices that are at least as high as wide. A group that is
+// not computed goes to LAPACK (`fallback`). So do singular vectors: a matrix alone and one in a
+// batch have those of the same signs.
 template <class T, class Fallback>
-void svd_groups(const Batch& batch, const Items<T>& from, const Items<T>* left,
-                const Items<T>* right, const Items<T>& values, const Items<int32_t>& infos,
-                const Fallback& fallback) {
+void singular_values_of_groups(const Batch& batch, const Items<T>& from, const Items<T>& values,
+                               const Items<int32_t>& infos, const Fallback& fallback) {
   const int m = static_cast<int>(from.rows), n = static_cast<int>(from.columns);
   for_each_group<T>(batch, 30.0 * m * n * n, [&](int64_t begin, int64_t end) {
     const SmallTable<T>& small = small_table(T());
     const int lanes = small.lanes;
     const Group<T> source(from);
-    const Workspace<T> a(m * n * lanes), v(left ? n * n * lanes : 0), matrix(m * n);
+    const Workspace<T> a(m * n * lanes);
     T found[kSmall * kMaxLanes], sorted[kSmall];
     int order[kSmall * kMaxLanes];
     for (int64_t i = begin; i < end; i += lanes) {
       const int count = static_cast<int>(std::min<int64_t>(lanes, end - i));
       source.load(i, count, a.data());
-      if (!small.svd(a.data(), m, n, left ? v.data() : nullptr, found)) {
+      if (!small.svd(a.data(), m, n, nullptr, found)) {
         fallback(i, i + count);
         continue;
       }
@@ -101,13 +101,6 @@ void svd_groups(const Batch& batch, const Items<T>& from, const Items<T>* left,
         for (int j = 0; j < n; ++j) sorted[j] = found[own[j] * lanes + l];
         values.store_vector(i + l, sorted);
         *infos.at(i + l) = 0;
-        if (!left) continue;
-        for (int j = 0; j < n; ++j)
-          for (int r = 0; r < m; ++r) matrix[j * m + r] = a[(own[j] * m + r) * lanes + l];
-        left->store(i + l, matrix.data(), m);
-        for (int j = 0; j < n; ++j)
-          for (int r = 0; r < n; ++r) matrix[r * n + j] = v[(own[j] * n + r) * lanes + l];
-        right->store(i + l, matrix.data(), n);
       }
     }
   });
@@ -152,21 +145,12 @@ void svd_kernel(const rb::Args& a) {
       }
     };
     if constexpr (kHasSmall<T>) {
-      if (is_small<T>(m, n) && batch.count > 1 && (!vectors || !full || m == n)) {
-        // A^T = V S U^T.
-        const Items<T> turned_left = left.turned(), turned_right = right.turned();
-        const bool wide = n > m;
-        return svd_groups<T>(batch, wide ? from.turned() : from,
-                             !vectors ? nullptr
-                             : wide   ? &turned_right
-                                      : &left,
-                             !vectors ? nullptr
-                             : wide   ? &turned_left
-                                      : &right,
-                             values, infos, [&](int64_t begin, int64_t end) {
-                               const lapack::OneThread alone;
-                               by_lapack(begin, end);
-                             });
+      if (is_small<T>(m, n) && batch.count > 1 && !vectors) {
+        return singular_values_of_groups<T>(batch, n > m ? from.turned() : from, values, infos,
+                                            [&](int64_t begin, int64_t end) {
+                                              const lapack::OneThread alone;
+                                              by_lapack(begin, end);
+                                            });
       }
     }
     for_each_matrix(batch, (vectors ? 20.0 : 4.0) * m * n * k, by_lapack);

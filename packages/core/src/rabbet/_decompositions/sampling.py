@@ -77,7 +77,8 @@ def _along(values: Tensor, dim: int, ndim: int) -> Tensor:
 
 
 def _laid_out(x: Tensor, like: Tensor) -> Tensor:
-    """In the memory format of `like`."""
+    """In the dtype and the memory format of `like`."""
+    x = x.to(like.dtype)
     last = {4: _C.channels_last, 5: _C.channels_last_3d}.get(like.ndim)
     if last is None or like.is_contiguous() or not like.is_contiguous(memory_format=last):
         return x.contiguous()
