@@ -57,7 +57,7 @@ def test_processes_train_one_shared_model(start):
 
 @pytest.mark.parametrize("options", [("--workers", 2), ("--workers", 0), ("--kind", "threads")])
 def test_a_cnn_learns_from_a_folder_of_images(options):
-    figures = last_line(run("images.py", "--json", "--epochs", 5, *options))
+    figures = last_line(run("images.py", "--json", "--epochs", 10, *options))
     assert figures["accuracy"] > 0.8 and figures["loss"] < 0.6
     assert figures["loading"] > 0 and figures["compute"] > 0 and 0 <= figures["waited"] <= 1
 
