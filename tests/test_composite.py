@@ -79,7 +79,12 @@ def test_copies_are_made_part_by_part(process):
     process(
         PLAIN
         + """
-for copy in (t.clone(), rabbet.tensor(t)):
+import warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    made = rabbet.tensor(t)
+assert "recommended to use sourceTensor.detach().clone()" in str(caught[0].message)
+for copy in (t.clone(), made):
     first, second = composite.parts(copy)
     assert first.equal(a) and second.equal(b) and first.data_ptr() != a.data_ptr()
     assert composite.blob(copy) == composite.blob(t) and copy._storage_id() != t._storage_id()
