@@ -406,10 +406,16 @@ RB_INLINE bool vm_any(const V& mask) {
   if constexpr (!is_pack<V>) {
     return mask;
   } else if constexpr (sizeof(V) == kRegister) {
+#if defined(__AVX512DQ__)
+    const __m512i bits = reinterpret_cast<__m512i>(mask.v);
+    return sizeof(lane_t<V>) == 4 ? _mm512_movepi32_mask(bits) != 0
+                                  : _mm512_movepi64_mask(bits) != 0;
+#else
     lane_t<V> lanes[kLanesOf<V>], any = 0;
     pack_store(lanes, mask);
     for (int i = 0; i < kLanesOf<V>; ++i) any |= lanes[i];
     return any != 0;
+#endif
   } else {
     return vm_any(mask.lo | mask.hi);
   }

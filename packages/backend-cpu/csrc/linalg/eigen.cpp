@@ -71,9 +71,9 @@ class Hermitian {
   std::unique_ptr<rb::Scratch<Int>> int_;
 };
 
-// Eigenvalues of groups of small matrices, of which the lower triangle is read. A group that does
-// not converge goes to LAPACK (`fallback`). So do eigenvectors: a matrix alone and one in a batch
-// have those of the same signs.
+// Eigenvalues of groups of small matrices, from their lower triangles. LAPACK (`fallback`) takes
+// over for a group that does not converge. It also computes all eigenvectors, so that their signs
+// do not depend on the batch.
 template <class T, class Fallback>
 void eigenvalues_of_groups(const Batch& batch, const Items<T>& from, const Items<T>& values,
                            const Items<int32_t>& infos, const Fallback& fallback) {
@@ -84,20 +84,21 @@ void eigenvalues_of_groups(const Batch& batch, const Items<T>& from, const Items
     const Group<T> source(from);
     const Workspace<T> a(n * n * lanes);
     T found[kSmall * kMaxLanes], finite[kMaxLanes], sorted[kSmall];
-    int order[kSmall * kMaxLanes];
     for (int64_t i = begin; i < end; i += lanes) {
       const int count = static_cast<int>(std::min<int64_t>(lanes, end - i));
       source.load(i, count, a.data());
-      if (!small.eigh(a.data(), n, nullptr, found, finite)) {
+      if (!small.eigh(a.data(), n, found, finite)) {
+        const lapack::OneThread alone;
         fallback(i, i + count);
         continue;
       }
-      sort_lanes(found, lanes, n, false, order);
       for (int l = 0; l < count; ++l) {
-        const int* const own = order + l * n;
         const bool sound = finite[l] != 0;
-        for (int j = 0; j < n; ++j)
-          sorted[j] = sound ? found[own[j] * lanes + l] : std::numeric_limits<T>::quiet_NaN();
+        if (sound) {
+          sort_lane(found, lanes, l, n, false, sorted);
+        } else {
+          std::fill_n(sorted, n, std::numeric_limits<T>::quiet_NaN());
+        }
         values.store_vector(i + l, sorted);
         *infos.at(i + l) = sound ? 0 : static_cast<int32_t>(kNotFinite);
       }
@@ -137,10 +138,7 @@ void eigh_kernel(const rb::Args& a) {
     if constexpr (kHasSmall<T>) {
       if (is_small<T>(n, n) && batch.count > 1 && !vectors) {
         return eigenvalues_of_groups<T>(batch, uplo == 'U' ? from.turned() : from, values, infos,
-                                        [&](int64_t begin, int64_t end) {
-                                          const lapack::OneThread alone;
-                                          by_lapack(begin, end);
-                                        });
+                                        by_lapack);
       }
     }
     for_each_matrix(batch, (vectors ? 9.0 : 2.0) * n * n * n, by_lapack);

@@ -1,4 +1,4 @@
-// Groups of small matrices for the kernels of small.h: interleaved, and stored again.
+// Groups of small matrices in the interleaved layout of small.h.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -16,13 +16,13 @@ inline const SmallTable<double>& small_table(double) { return RB_PICK_LEVEL(smal
 
 template <class T>
 constexpr bool kHasSmall = std::is_same_v<T, float> || std::is_same_v<T, double>;
-/// Whether matrices of this size are computed by small.h.
+/// Whether the kernels of small.h support matrices of this size.
 template <class T>
 bool is_small(int64_t rows, int64_t columns) {
   return kHasSmall<T> && rows >= 1 && columns >= 1 && rows <= kSmall && columns <= kSmall;
 }
 
-/// The matrices (or columns) of a tensor, `lanes` of them at a time, as vectors.
+/// Loads and stores the matrices of a tensor, `lanes` of them at a time, in the interleaved layout.
 template <class T>
 class Group {
  public:
@@ -32,7 +32,7 @@ class Group {
         size_(items.rows * items.columns),
         stage_(static_cast<size_t>(size_ * lanes_)) {}
 
-  /// Matrices [begin, begin + count); lanes beyond `count` repeat the last one.
+  /// Load matrices [begin, begin + count). Lanes beyond `count` repeat the last one.
   void load(int64_t begin, int count, T* to) const {
     int64_t step;
     const bool by_columns = items_.column_major();
@@ -76,7 +76,7 @@ class Group {
     return (items_.column_step == 1 || items_.columns <= 1) &&
            (items_.row_step == items_.columns || items_.rows <= 1);
   }
-  /// Whether the group is full and its matrices are `step` elements apart.
+  /// Whether the group is full and its matrices lie at a constant distance, `step` elements.
   bool is_regular(int64_t begin, int count, int64_t* step) const {
     if (count < lanes_) return false;
     const T* last = items_.at(begin + 1);
@@ -95,8 +95,8 @@ class Group {
   const Workspace<T> stage_;
 };
 
-/// Run body(first matrix, their number) over groups of a batch on the pool; `cost` is roughly the
-/// operations of one matrix. `make` makes, for each task, what the body needs.
+/// Run body(begin, end) over ranges of matrices of a batch on the pool. Every range begins at a
+/// multiple of the number of lanes. `cost` is roughly the number of operations per matrix.
 template <class T, class Body>
 void for_each_group(const Batch& batch, double cost, const Body& body) {
   constexpr double kCostOfTask = 100000;
@@ -108,21 +108,15 @@ void for_each_group(const Batch& batch, double cost, const Body& body) {
   });
 }
 
-/// For each lane the order of its n numbers, [l * n + i]: ascending or descending.
+/// Copy the n numbers of one lane to `to` in ascending or descending order.
 template <class T>
-void sort_lanes(const T* values, int lanes, int n, bool descending, int* order) {
-  for (int l = 0; l < lanes; ++l) {
-    int* const own = order + l * n;
-    for (int i = 0; i < n; ++i) {
-      const T value = values[i * lanes + l];
-      int at = i;
-      for (; at > 0; --at) {
-        const T before = values[own[at - 1] * lanes + l];
-        if (!(descending ? before < value : before > value)) break;
-        own[at] = own[at - 1];
-      }
-      own[at] = i;
-    }
+void sort_lane(const T* values, int lanes, int lane, int n, bool descending, T* to) {
+  for (int i = 0; i < n; ++i) {
+    const T value = values[i * lanes + lane];
+    int at = i;
+    for (; at > 0 && (descending ? to[at - 1] < value : to[at - 1] > value); --at)
+      to[at] = to[at - 1];
+    to[at] = value;
   }
 }
 

@@ -13,8 +13,8 @@ template <class T>
 using Gesv = void(const Int* n, const Int* columns, T* a, const Int* lda, Int* pivots, T* b,
                   const Int* ldb, Int* info);
 
-// Groups of small matrices [A | B]: LU of A, and L X = B solved. Then finish(first, count, factors,
-// pivots, info, sign).
+// Factor A = P L U and, if `right` (B) is given, solve L X = B for groups of small matrices. Then
+// call finish(first, count, factors, pivots, info, sign) with [L and U | X] as `factors`.
 template <class T, class Finish>
 void factor_groups(const Batch& batch, const Items<T>& matrices, const Items<T>* right,
                    const Finish& finish) {
@@ -146,8 +146,8 @@ void solve_kernel(const rb::Args& a) {
   });
 }
 
-// Determinants of small matrices, and with `Log` their signs and the logarithms of their sizes;
-// others follow from the factors (the decomposition).
+// Determinants of small matrices. With `Log`, their signs and the logarithms of their absolute
+// values. The decomposition of the operator handles larger matrices.
 template <bool Log>
 void det_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);

@@ -55,7 +55,7 @@ class Items {
     }
     return p;
   }
-  /// The transposes.
+  /// The transposed matrices.
   Items turned() const {
     Items t = *this;
     std::swap(t.rows, t.columns);

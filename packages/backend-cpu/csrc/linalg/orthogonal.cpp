@@ -62,8 +62,8 @@ class Householder {
   rb::Scratch<T> work_;
 };
 
-// Groups of small matrices; without `q` the triangular factor only. What is not computed LAPACK
-// does (`fallback`).
+// QR factors of groups of small matrices, or only R if `q` is null. LAPACK (`fallback`) takes over
+// for a group that the lane kernel refuses.
 template <class T, class Fallback>
 void qr_groups(const Batch& batch, const Items<T>& from, const Items<T>* q, const Items<T>& r,
                const Fallback& fallback) {
@@ -78,6 +78,7 @@ void qr_groups(const Batch& batch, const Items<T>& from, const Items<T>* q, cons
       const int count = static_cast<int>(std::min<int64_t>(lanes, end - i));
       source.load(i, count, a.data());
       if (!small.qr(a.data(), m, n, q ? out.data() : nullptr, columns)) {
+        const lapack::OneThread alone;
         fallback(i, i + count);
         continue;
       }
@@ -124,10 +125,7 @@ void qr_kernel(const rb::Args& a) {
     };
     if constexpr (kHasSmall<T>) {
       if (is_small<T>(m, n)) {
-        return qr_groups<T>(batch, from, with_q ? &q : nullptr, r, [&](int64_t begin, int64_t end) {
-          const lapack::OneThread alone;
-          by_lapack(begin, end);
-        });
+        return qr_groups<T>(batch, from, with_q ? &q : nullptr, r, by_lapack);
       }
     }
     for_each_matrix(batch, 2.0 * m * n * k, by_lapack);

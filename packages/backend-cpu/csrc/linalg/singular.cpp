@@ -74,9 +74,9 @@ void store_identity(const Items<T>& to, int64_t place) {
       data[i * to.row_step + j * to.column_step] = T(i == j ? 1 : 0);
 }
 
-// Singular values of groups of small matrices that are at least as high as wide. A group that is
-// not computed goes to LAPACK (`fallback`). So do singular vectors: a matrix alone and one in a
-// batch have those of the same signs.
+// Singular values of groups of small matrices with at least as many rows as columns. LAPACK
+// (`fallback`) takes over for a group that the lane kernel refuses. It also computes all singular
+// vectors, so that their signs do not depend on the batch.
 template <class T, class Fallback>
 void singular_values_of_groups(const Batch& batch, const Items<T>& from, const Items<T>& values,
                                const Items<int32_t>& infos, const Fallback& fallback) {
@@ -87,18 +87,16 @@ void singular_values_of_groups(const Batch& batch, const Items<T>& from, const I
     const Group<T> source(from);
     const Workspace<T> a(m * n * lanes);
     T found[kSmall * kMaxLanes], sorted[kSmall];
-    int order[kSmall * kMaxLanes];
     for (int64_t i = begin; i < end; i += lanes) {
       const int count = static_cast<int>(std::min<int64_t>(lanes, end - i));
       source.load(i, count, a.data());
-      if (!small.svd(a.data(), m, n, nullptr, found)) {
+      if (!small.svd(a.data(), m, n, found)) {
+        const lapack::OneThread alone;
         fallback(i, i + count);
         continue;
       }
-      sort_lanes(found, lanes, n, true, order);
       for (int l = 0; l < count; ++l) {
-        const int* const own = order + l * n;
-        for (int j = 0; j < n; ++j) sorted[j] = found[own[j] * lanes + l];
+        sort_lane(found, lanes, l, n, true, sorted);
         values.store_vector(i + l, sorted);
         *infos.at(i + l) = 0;
       }
@@ -147,10 +145,7 @@ void svd_kernel(const rb::Args& a) {
     if constexpr (kHasSmall<T>) {
       if (is_small<T>(m, n) && batch.count > 1 && !vectors) {
         return singular_values_of_groups<T>(batch, n > m ? from.turned() : from, values, infos,
-                                            [&](int64_t begin, int64_t end) {
-                                              const lapack::OneThread alone;
-                                              by_lapack(begin, end);
-                                            });
+                                            by_lapack);
       }
     }
     for_each_matrix(batch, (vectors ? 20.0 : 4.0) * m * n * k, by_lapack);

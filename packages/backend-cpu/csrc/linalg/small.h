@@ -1,38 +1,43 @@
-// Small real matrices, several at a time: element (i, j) of all of them is one vector
+// Kernels for batches of small real matrices. Each lane of a vector holds one matrix
 // (small_simd.cpp).
 #pragma once
 #include <cstdint>
 
 namespace rbcpu {
 
-constexpr int kSmall = 32;     // the most rows and columns
-constexpr int kMaxLanes = 16;  // the most matrices at a time
+constexpr int kSmall = 32;     // maximum number of rows and of columns
+constexpr int kMaxLanes = 16;  // maximum number of matrices at a time
 
-/// All matrices are column-major: element (i, j) of lane l is at [(j * rows + i) * lanes + l].
-/// Numbers by lane are `lanes` elements.
+/// Matrices are column-major and interleaved: element (i, j) of lane l is at
+/// [(j * rows + i) * lanes + l]. An array with one number per matrix has `lanes` elements.
 template <class T>
 struct SmallTable {
   int lanes;
-  /// The first n columns become L and U with rows exchanged, others the solution of L X = B.
-  /// `pivots` (min(m, n) by lanes, from 1 on) may be null. `info`: the first zero on the diagonal,
-  /// from 1 on, or 0; `sign`: of the permutation.
+  /// Factor the first n columns in place into L and U with row exchanges. The other columns are B
+  /// and become the solution of L X = B. `pivots` receives min(m, n) 1-based rows per lane, `info`
+  /// the 1-based position of the first zero on the diagonal of U or 0, and `sign` the sign of the
+  /// permutation.
   void (*lu)(T* a, int m, int n, int columns, int32_t* pivots, T* info, T* sign);
-  /// b of `columns` columns becomes the solution of U X = B.
+  /// Solve U X = B in place of `b`, which has `columns` columns.
   void (*solve_upper)(const T* u, int n, int columns, T* b);
-  /// The product of the diagonal and `sign`, and if `log` is not null the sign of the product and
-  /// the logarithm of its size.
+  /// The determinant: the product of the diagonal of U, times `sign`. If `log` is not null,
+  /// `product` receives only the sign of the determinant and `log` the logarithm of its absolute
+  /// value.
   void (*determinant)(const T* u, int n, const T* sign, T* product, T* log);
-  /// The lower triangle becomes L, the upper one 0. `info`: the first minor that is not positive.
+  /// Replace the lower triangle by L and the upper one by 0. `info` receives the 1-based order of
+  /// the first leading minor that is not positive, or 0.
   void (*cholesky)(T* a, int n, T* info);
-  /// R in the upper triangle, and the columns of Q that `q` has; null: none. False: not computed,
-  /// as numbers are too large or small.
+  /// Store R in the upper triangle of `a`, and the first `q_columns` columns of Q in `q` unless it
+  /// is null. Return false if numbers are too large or too small for this method.
   bool (*qr)(T* a, int m, int n, T* q, int q_columns);
-  /// From the lower triangle the eigenvalues, in no order, and eigenvectors (or null). `finite`:
-  /// 0 for matrices that are not. False: not converged.
-  bool (*eigh)(T* a, int n, T* vectors, T* values, T* finite);
-  /// m >= n: a becomes U, with the singular values in no order, and V (or null). False: not
-  /// computed, as a matrix is singular, not finite, or did not converge.
-  bool (*svd)(T* a, int m, int n, T* v, T* values);
+  /// Compute the eigenvalues, unsorted, of symmetric matrices whose lower triangle is given; `a` is
+  /// overwritten. `finite` receives 0 for matrices with infinities or NaNs and 1 for others. Return
+  /// false if the iteration does not converge.
+  bool (*eigh)(T* a, int n, T* values, T* finite);
+  /// Compute the singular values, unsorted, for m >= n; `a` is overwritten. Return false if a
+  /// matrix is singular or not finite, if its numbers are too large or too small for this method,
+  /// or if the iteration does not converge.
+  bool (*svd)(T* a, int m, int n, T* values);
 };
 struct SmallTables {
   SmallTable<float> f32;

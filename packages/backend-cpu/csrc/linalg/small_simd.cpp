@@ -1,4 +1,4 @@
-// Factorisations of small matrices, a matrix in each lane, once per instruction-set level.
+// Factorisations of small matrices, one matrix per lane, once per instruction-set level.
 #include "common/level.h"
 #include "common/pack.h"
 #include "common/vecmath.h"
@@ -14,7 +14,7 @@ template <class T>
 constexpr int kL = kLanesOf<V<T>>;
 template <class T>
 constexpr T kEpsilon = sizeof(T) == 4 ? T(1.1920929e-7) : T(2.220446049250313e-16);
-// Squares between these neither overflow nor lose digits.
+// Squares between these bounds neither overflow nor lose digits.
 template <class T>
 constexpr T kSmallest = sizeof(T) == 4 ? T(1e-28) : T(1e-280);
 template <class T>
@@ -28,29 +28,22 @@ template <class T>
 RB_INLINE void put(T* a, int64_t i, const V<T>& x) {
   pack_store(a + i * kL<T>, x);
 }
-/// Whether a mask is set in some lane.
-template <class T>
-RB_INLINE bool any_lane(const Pack<T, 1>& mask) {
-#if defined(__AVX512DQ__)
-  const __m512i bits = reinterpret_cast<__m512i>(mask.v);
-  return sizeof(T) == 4 ? _mm512_movepi32_mask(bits) != 0 : _mm512_movepi64_mask(bits) != 0;
-#else
-  return vm_any(mask);
-#endif
-}
-/// Whether a mask is not set in some lane.
+/// Whether some lane of a mask is not set.
 template <class M>
 RB_INLINE bool not_all(const M& mask) {
-  return any_lane(mask == M(0));
+  return vm_any(mask == M(0));
 }
+
 template <class T>
-RB_INLINE V<T> size_of(const V<T>& x) {
-  return vm_max(x, -x);
+RB_INLINE V<T> sum_of_squares(const T* x, int begin, int end) {
+  V<T> sum(T(0));
+  for (int i = begin; i < end; ++i) sum = vm_fma(at(x, i), at(x, i), sum);
+  return sum;
 }
 
 // ---- systems of equations
 
-// Exchange row k with row pivots[l] (from 1 on) in each lane.
+// Exchange row k with row pivots[l] (1-based) in each lane.
 template <class T>
 RB_INLINE void exchange(T* a, int m, int columns, int k, const int32_t* pivots) {
   for (int l = 0; l < kL<T>; ++l) {
@@ -71,29 +64,26 @@ void lu(T* a, int m, int n, int columns, int32_t* pivots, T* info, T* sign) {
   const int steps = m < n ? m : n;
   for (int k = 0; k < steps; ++k) {
     T* const column = a + k * m * kL<T>;
-    V<T> best = size_of(at(column, k)), place{T(k)};
+    V<T> best = vm_abs(at(column, k)), place{T(k)};
     for (int i = k + 1; i < m; ++i) {
-      const V<T> size = size_of(at(column, i));
+      const V<T> size = vm_abs(at(column, i));
       const auto larger = size > best;
       best = vm_select(larger, size, best);
       place = vm_select(larger, V<T>(T(i)), place);
     }
     parity = vm_select(place == V<T>(T(k)), parity, -parity);
     T places[kL<T>];
-    int32_t chosen[kL<T>];
+    int32_t* const chosen = pivots + k * kL<T>;
     pack_store(places, place);
     for (int l = 0; l < kL<T>; ++l) chosen[l] = static_cast<int32_t>(places[l]) + 1;
     exchange(a, m, columns, k, chosen);
-    if (pivots) {
-      for (int l = 0; l < kL<T>; ++l) pivots[k * kL<T> + l] = chosen[l];
-    }
     const V<T> pivot = at(column, k);
     const auto is_zero = pivot == V<T>(T(0));
     zero_at = vm_select((zero_at == V<T>(T(0))) & is_zero, V<T>(T(k + 1)), zero_at);
-    // The reciprocal of a tiny pivot is infinite; below a zero there are zeros only.
+    // The reciprocal of a tiny pivot would be infinite. All numbers below a zero pivot are zero.
     constexpr T kTiny = sizeof(T) == 4 ? T(1.2e-38) : T(2.3e-308);
     const V<T> divisor = vm_select(is_zero, V<T>(T(1)), pivot);
-    if (any_lane(size_of(divisor) < V<T>(kTiny))) {
+    if (vm_any(vm_abs(divisor) < V<T>(kTiny))) {
       for (int i = k + 1; i < m; ++i) put(column, i, at(column, i) / divisor);
     } else {
       const V<T> factor = V<T>(T(1)) / divisor;
@@ -139,7 +129,7 @@ void determinant(const T* u, int n, const T* sign, T* product, T* log) {
   for (int k = 0; k < n; ++k) {
     V<T> x = at(u, k * n + k);
     if (log) {
-      sum = sum + vm_log(size_of(x));
+      sum = sum + vm_log(vm_abs(x));
       x = vm_select(x > V<T>(T(0)), V<T>(T(1)), vm_select(x < V<T>(T(0)), V<T>(T(-1)), x));
     }
     total = total * x;
@@ -154,7 +144,7 @@ void cholesky(T* a, int n, T* info) {
   for (int k = 0; k < n; ++k) {
     T* const column = a + k * n * kL<T>;
     const V<T> d = at(column, k);
-    // Not where d is a NaN.
+    // A NaN fails this comparison, too.
     const auto going = (failed != V<T>(T(0))) | (d > V<T>(T(0)));
     failed = vm_select(going, failed, V<T>(T(k + 1)));
     const V<T> root = vm_sqrt(d), factor = V<T>(T(1)) / root;
@@ -172,7 +162,7 @@ void cholesky(T* a, int n, T* info) {
 
 // ---- orthogonal factors
 
-// Columns [first, last) of x, of m rows, times the reflection I - tau (1, v)(1, v)^T below row k.
+// Apply the reflection I - tau (1, v)(1, v)^T to rows [k, m) of columns [first, last) of x.
 template <class T>
 RB_INLINE void reflect(T* x, int m, int first, int last, int k, const T* v, const V<T>& tau) {
   for (int j = first; j < last; ++j) {
@@ -196,8 +186,7 @@ bool qr(T* a, int m, int n, T* q, int q_columns) {
   const int steps = m < n ? m : n, reflections = m - 1 < steps ? m - 1 : steps;
   for (int k = 0; k < reflections; ++k) {
     T* const column = a + k * m * kL<T>;
-    V<T> sum(T(0));
-    for (int i = k + 1; i < m; ++i) sum = vm_fma(at(column, i), at(column, i), sum);
+    const V<T> sum = sum_of_squares(column, k + 1, m);
     const V<T> alpha = at(column, k), whole = vm_fma(alpha, alpha, sum);
     const auto fits = (sum > V<T>(kSmallest<T>)) & (whole < V<T>(kLargest<T>));
     if (not_all(fits)) return false;
@@ -216,20 +205,21 @@ bool qr(T* a, int m, int n, T* q, int q_columns) {
   return true;
 }
 
-// ---- eigenvalues and singular values, by Jacobi's rotations: of the columns p and q so that they
-// become orthogonal (M. Hestenes, Inversion of matrices by biorthogonalization, 1958), or of rows
-// and columns.
+// ---- eigenvalues and singular values by Jacobi rotations. For singular values a rotation makes
+// two columns orthogonal (M. Hestenes, Inversion of matrices by biorthogonalization, 1958). For
+// eigenvalues it acts on two rows and two columns.
 
 constexpr int kMostSweeps = 30;
 
-// The tangent of the angle for the difference d of the diagonal and twice the element beside it.
+// The tangent of the rotation angle for the difference d of two diagonal elements and twice the
+// off-diagonal element.
 template <class T>
 RB_INLINE V<T> tangent(const V<T>& d, const V<T>& twice) {
-  const V<T> zeta = d / twice, size = size_of(zeta);
+  const V<T> zeta = d / twice, size = vm_abs(zeta);
   const V<T> t = V<T>(T(1)) / (size + vm_sqrt(vm_fma(zeta, zeta, V<T>(T(1)))));
   return vm_select(zeta < V<T>(T(0)), -t, t);
 }
-// n elements of x, which are x_step apart, and of y.
+// Rotate n elements of x, x_step apart, and n elements of y, y_step apart.
 template <class T>
 RB_INLINE void rotate(T* x, T* y, int n, int x_step, int y_step, const V<T>& c, const V<T>& s) {
   for (int i = 0; i < n; ++i) {
@@ -238,14 +228,9 @@ RB_INLINE void rotate(T* x, T* y, int n, int x_step, int y_step, const V<T>& c, 
     put(y, i * y_step, vm_fma(s, p, c * q));
   }
 }
-template <class T>
-RB_INLINE void set_identity(T* v, int n) {
-  for (int j = 0; j < n; ++j)
-    for (int i = 0; i < n; ++i) put(v, j * n + i, V<T>(T(i == j)));
-}
 
 template <class T>
-bool eigh(T* a, int n, T* vectors, T* values, T* finite) {
+bool eigh(T* a, int n, T* values, T* finite) {
   V<T> zero(T(0)), largest(T(0));
   for (int i = 0; i < n * n; ++i) zero = zero + at(a, i) * V<T>(T(0));
   const auto sound = zero == zero;
@@ -253,12 +238,11 @@ bool eigh(T* a, int n, T* vectors, T* values, T* finite) {
   for (int j = 0; j < n; ++j) {
     for (int i = j; i < n; ++i) {
       const V<T> x = vm_select(sound, at(a, j * n + i), V<T>(T(i == j)));
-      largest = vm_max(largest, size_of(x));
+      largest = vm_max(largest, vm_abs(x));
       put(a, j * n + i, x);
     }
   }
-  if (vectors) set_identity(vectors, n);
-  // What is left beside the diagonal changes eigenvalues by less than their rounding.
+  // Smaller off-diagonal elements change eigenvalues by less than their rounding.
   const V<T> least = largest * V<T>(kEpsilon<T> / 4);
   bool going = true;
   for (int sweep = 0; going; ++sweep) {
@@ -268,14 +252,14 @@ bool eigh(T* a, int n, T* vectors, T* values, T* finite) {
       for (int q = p + 1; q < n; ++q) {
         T *const x = a + p * n * kL<T>, *const y = a + q * n * kL<T>;
         const V<T> beside = at(x, q);
-        const auto turn = size_of(beside) > least;
-        if (!any_lane(turn)) continue;
+        const auto turn = vm_abs(beside) > least;
+        if (!vm_any(turn)) continue;
         going = true;
         const V<T> pp = at(x, p), qq = at(y, q);
         const V<T> t = vm_select(
             turn, tangent(qq - pp, vm_select(turn, beside + beside, V<T>(T(1)))), V<T>(T(0)));
         const V<T> c = V<T>(T(1)) / vm_sqrt(vm_fma(t, t, V<T>(T(1)))), s = t * c;
-        // Of the lower triangle: rows p and q, column p and row q, columns p and q.
+        // Within the lower triangle: rows p and q, then column p and row q, then columns p and q.
         rotate(a + p * kL<T>, a + q * kL<T>, p, n, n, c, s);
         rotate(x + (p + 1) * kL<T>, a + ((p + 1) * n + q) * kL<T>, q - p - 1, 1, n, c, s);
         rotate(x + (q + 1) * kL<T>, y + (q + 1) * kL<T>, n - q - 1, 1, 1, c, s);
@@ -283,7 +267,6 @@ bool eigh(T* a, int n, T* vectors, T* values, T* finite) {
         put(x, p, pp - step);
         put(y, q, qq + step);
         put(x, q, vm_select(turn, V<T>(T(0)), beside));
-        if (vectors) rotate(vectors + p * n * kL<T>, vectors + q * n * kL<T>, n, 1, 1, c, s);
       }
     }
   }
@@ -291,7 +274,7 @@ bool eigh(T* a, int n, T* vectors, T* values, T* finite) {
   return true;
 }
 
-// The power of two at or below each positive number.
+// The largest power of two that does not exceed x, for positive x.
 template <class T>
 RB_INLINE V<T> power_of_two(const V<T>& x) {
   using I = SignedOf<T>;
@@ -300,27 +283,24 @@ RB_INLINE V<T> power_of_two(const V<T>& x) {
 }
 
 template <class T>
-bool svd(T* a, int m, int n, T* v, T* values) {
+bool svd(T* a, int m, int n, T* values) {
   V<T> largest(T(0)), zero(T(0));
   for (int i = 0; i < m * n; ++i) {
-    largest = vm_max(largest, size_of(at(a, i)));
+    largest = vm_max(largest, vm_abs(at(a, i)));
     zero = zero + at(a, i) * V<T>(T(0));
   }
   const auto fits = (largest > V<T>(kSmallest<T>)) & (largest < V<T>(kLargest<T>)) & (zero == zero);
   if (not_all(fits)) return false;
-  // Exactly scaled, so that squares are far from overflow.
+  // Scaling by a power of two is exact and keeps squares far from overflow.
   const V<T> scale = power_of_two(largest), inverse = V<T>(T(1)) / scale;
   for (int i = 0; i < m * n; ++i) put(a, i, at(a, i) * inverse);
-  if (v) set_identity(v, n);
   const V<T> least{kEpsilon<T> * vm_sqrt(T(m))};
   bool going = true;
   for (int sweep = 0; going; ++sweep) {
     if (sweep == kMostSweeps) return false;
     going = false;
     for (int j = 0; j < n; ++j) {
-      V<T> sum(T(0));
-      for (int i = 0; i < m; ++i) sum = vm_fma(at(a, j * m + i), at(a, j * m + i), sum);
-      put(values, j, sum);
+      put(values, j, sum_of_squares(a + j * m * kL<T>, 0, m));
     }
     for (int p = 0; p < n - 1; ++p) {
       for (int q = p + 1; q < n; ++q) {
@@ -334,14 +314,13 @@ bool svd(T* a, int m, int n, T* v, T* values) {
         if (i < m) product = vm_fma(at(x, i), at(y, i), product);
         product = product + other;
         const V<T> pp = at(values, p), qq = at(values, q);
-        const auto turn = size_of(product) > least * vm_sqrt(size_of(pp * qq));
-        if (!any_lane(turn)) continue;
+        const auto turn = vm_abs(product) > least * vm_sqrt(vm_abs(pp * qq));
+        if (!vm_any(turn)) continue;
         going = true;
         const V<T> t = vm_select(
             turn, tangent(qq - pp, vm_select(turn, product + product, V<T>(T(1)))), V<T>(T(0)));
         const V<T> c = V<T>(T(1)) / vm_sqrt(vm_fma(t, t, V<T>(T(1)))), s = t * c;
         rotate(x, y, m, 1, 1, c, s);
-        if (v) rotate(v + p * n * kL<T>, v + q * n * kL<T>, n, 1, 1, c, s);
         put(values, p, pp - t * product);
         put(values, q, qq + t * product);
       }
@@ -350,14 +329,11 @@ bool svd(T* a, int m, int n, T* v, T* values) {
   constexpr T kLeast = sizeof(T) == 4 ? T(1e-12) : T(1e-100);
   auto singular = V<T>(T(0)) != V<T>(T(0));
   for (int j = 0; j < n; ++j) {
-    V<T> sum(T(0));
-    for (int i = 0; i < m; ++i) sum = vm_fma(at(a, j * m + i), at(a, j * m + i), sum);
-    const V<T> size = vm_sqrt(sum), factor = V<T>(T(1)) / size;
+    const V<T> size = vm_sqrt(sum_of_squares(a + j * m * kL<T>, 0, m));
     singular = singular | (size < V<T>(kLeast));
-    for (int i = 0; i < m; ++i) put(a, j * m + i, at(a, j * m + i) * factor);
     put(values, j, size * scale);
   }
-  return !any_lane(singular);
+  return !vm_any(singular);
 }
 
 template <class T>

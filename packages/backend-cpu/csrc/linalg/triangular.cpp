@@ -20,7 +20,7 @@ using Trsm = void(const char* side, const char* uplo, const char* trans, const c
 template <class T>
 void cholesky_groups(const Batch& batch, Items<T> from, Items<T> to, const Items<int32_t>& infos,
                      bool upper) {
-  if (upper) {  // the factor of the lower triangle of the transpose, transposed
+  if (upper) {  // factor the transpose and store the transposed factor
     from = from.turned();
     to = to.turned();
   }
@@ -96,7 +96,7 @@ void cholesky_inverse_kernel(const rb::Args& a) {
         Int info = 0;
         if (n) potri(&uplo, &n, m, &ld, &info, 1);
         if (info) std::fill_n(m, n * n, T(std::numeric_limits<real_t<T>>::infinity()));
-        for (int64_t c = 0; c < n; ++c) {  // the other triangle
+        for (int64_t c = 0; c < n; ++c) {  // potri fills one triangle only
           for (int64_t r = c + 1; r < n; ++r) {
             T &low = m[c * n + r], &high = m[r * n + c];
             if constexpr (is_complex_v<T>) {
