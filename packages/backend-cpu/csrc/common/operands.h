@@ -53,4 +53,24 @@ struct Result {
   }
 };
 
+// An operand in row-major memory of the type that is multiplied.
+struct DenseOperand : Operand {
+  DenseView dense;
+
+  explicit DenseOperand(const RbTensor& t) : Operand(view_of(t)), dense(view) { view = dense.view; }
+};
+
+// Compute `out` by f(tag), where the tag has the type of its view.
+template <uint64_t Mask, class F>
+void compute(const rb::Args& a, const Result& out, const F& f) {
+  if (out.target.numel() == 0) return;
+  dispatch_dtype<Mask & ~kMaskHalf>(a.op_name(), out.view.dtype, f);
+  out.finish();
+}
+
+template <class T>
+T* elements(const View& v) {
+  return reinterpret_cast<T*>(v.data);
+}
+
 }  // namespace rbcpu

@@ -61,6 +61,16 @@ inline bool is_dense(const View& v) {
   }
   return true;
 }
+/// Offset of element `i`, in row-major order, of a space of `n` dimensions.
+inline int64_t offset_at(int64_t i, int n, const int64_t* shape, const int64_t* strides) {
+  if (n == 0) return 0;
+  int64_t offset = 0;
+  for (int d = n - 1; d > 0; --d) {
+    offset += i % shape[d] * strides[d];
+    i /= shape[d];
+  }
+  return offset + i * strides[0];
+}
 
 /// Whether (N, C, *) is dense with the channels of a position side by side.
 inline bool is_channels_last(const RbTensor& t) {

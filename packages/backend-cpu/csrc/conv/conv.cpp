@@ -29,26 +29,6 @@ void check_shape_argument(const rb::Args& a, int ndim) {
     rb::fail(RB_E_ARG, "%s: `shape` must have %d entries, got %u", a.op_name(), ndim, shape.len);
 }
 
-// f(tag) for the type that is computed.
-template <uint64_t Mask = kMaskConv, class F>
-void compute(const rb::Args& a, const Result& out, const F& f) {
-  if (out.target.numel() == 0) return;
-  dispatch_dtype<Mask & ~kMaskHalf>(a.op_name(), out.view.dtype, f);
-  out.finish();
-}
-
-template <class T>
-T* elements(const View& v) {
-  return reinterpret_cast<T*>(v.data);
-}
-
-// An operand in row-major memory of the type that is multiplied.
-struct DenseOperand : Operand {
-  DenseView dense;
-
-  explicit DenseOperand(const RbTensor& t) : Operand(view_of(t)), dense(view) { view = dense.view; }
-};
-
 // `bias` as a row; null where there is none.
 template <class T>
 class BiasRow {
@@ -106,7 +86,7 @@ void convolution_kernel(const rb::Args& a) {
   }
   const DenseOperand x(xt), w(wt);
   const Result out(a.ret());
-  compute(a, out, [&](auto tag) {
+  compute<kMaskConv>(a, out, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const BiasRow<T> bias(bt, out.view.dtype);
     if constexpr (kDirect<T>) {
@@ -131,7 +111,7 @@ void convolution_dx_kernel(const rb::Args& a) {
   }
   const DenseOperand grad(gt), w(wt);
   const Result out(a.ret());
-  compute(a, out, [&](auto tag) {
+  compute<kMaskConv>(a, out, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (kDirect<T>) {
       if (g.is_near())

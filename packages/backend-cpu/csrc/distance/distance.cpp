@@ -23,33 +23,27 @@ int norm_of(double p) {
   return static_cast<int>(norm);
 }
 
-// The matrices of an argument in the type that is computed, one for each place of the leading
-// dimensions of the result, to which its own broadcast.
+// The matrices of an argument, one for each place of the leading dimensions of the result. The
+// argument's own leading dimensions broadcast to those.
 template <class T>
 class Matrices {
  public:
   Matrices(const RbTensor& t, const RbTensor& result)
-      : wide_(view_of(t)), dense_(wide_.view), result_(result), leading_(t.ndim - 2) {
-    rows = t.shape[t.ndim - 2];
-    columns = t.shape[t.ndim - 1];
+      : rows(t.shape[t.ndim - 2]), columns(t.shape[t.ndim - 1]), operand_(t), result_(result) {
+    const View& v = operand_.view;
+    const int missing = result.ndim - t.ndim;
+    for (int d = 0; d < result.ndim - 2; ++d)
+      strides_[d] = d < missing || v.shape[d - missing] == 1 ? 0 : v.strides[d - missing];
   }
   const T* at(int64_t place) const {
-    const T* p = reinterpret_cast<const T*>(dense_.view.data);
-    for (int d = result_.ndim - 3; d >= 0; --d) {
-      const int own = d - (result_.ndim - 2 - leading_);
-      if (own >= 0 && dense_.view.shape[own] > 1)
-        p += place % result_.shape[d] * dense_.view.strides[own];
-      place /= result_.shape[d];
-    }
-    return p;
+    return elements<T>(operand_.view) + offset_at(place, result_.ndim - 2, result_.shape, strides_);
   }
-  int64_t rows, columns;
+  const int64_t rows, columns;
 
  private:
-  Operand wide_;
-  DenseView dense_;
+  const DenseOperand operand_;
   const RbTensor& result_;
-  int leading_;
+  int64_t strides_[kMaxDims];
 };
 
 int64_t places_of(const RbTensor& result) {
@@ -58,23 +52,14 @@ int64_t places_of(const RbTensor& result) {
   return n;
 }
 
-// Float or double: f(its tag); 16-bit floats are computed in float.
-template <class F>
-void as_computed(const rb::Args& a, const F& f) {
-  dispatch_dtype<kMaskFloat>(a.op_name(), a.ret().dtype_id, [&](auto tag) {
-    f(TypeTag<compute_t<typename decltype(tag)::type>>());
-  });
-}
-
 void cdist_kernel(const rb::Args& a) {
   const double p = a.has(2) ? a.real(2) : 2.0;
   const int norm = norm_of(p);
-  if (a.ret().numel == 0) return;
-  as_computed(a, [&](auto tag) {
+  const Result result(a.ret());
+  compute<kMaskFloat>(a, result, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<T> left(a.tensor(0), a.ret()), right(a.tensor(1), a.ret());
-    const Result result(a.ret());
-    T* const out = reinterpret_cast<T*>(result.view.data);
+    T* const out = elements<T>(result.view);
     const DistanceTable<T>& with = table(T());
     constexpr int64_t kBlock = 128;  // rows that share the columns of a task
     const int64_t m = left.columns, width = with.panel;
@@ -105,7 +90,6 @@ void cdist_kernel(const rb::Args& a) {
             }
           }
         });
-    result.finish();
   });
 }
 
@@ -113,13 +97,12 @@ void cdist_kernel(const rb::Args& a) {
 void cdist_backward_kernel(const rb::Args& a) {
   const double p = a.real(3);
   const int norm = norm_of(p);
-  if (a.ret().numel == 0) return;
-  as_computed(a, [&](auto tag) {
+  const Result result(a.ret());
+  compute<kMaskFloat>(a, result, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<T> gradient(a.tensor(0), a.ret()), left(a.tensor(1), a.ret()),
         right(a.tensor(2), a.ret()), distance(a.tensor(4), a.ret());
-    const Result result(a.ret());
-    T* const out = reinterpret_cast<T*>(result.view.data);
+    T* const out = elements<T>(result.view);
     const int64_t m = left.columns, work = m * right.rows + 1;
     rb::parallel_for(places_of(a.ret()) * left.rows, std::max<int64_t>(1, 4 * kGrain / work),
                      [&](int64_t begin, int64_t end) {
@@ -133,7 +116,6 @@ void cdist_backward_kernel(const rb::Args& a) {
                                                 static_cast<T>(p), to);
                        }
                      });
-    result.finish();
   });
 }
 

@@ -48,12 +48,7 @@ class Items {
   }
 
   T* at(int64_t place) const {
-    T* p = data_;
-    for (int d = batch_.ndim - 1; d >= 0; --d) {
-      p += place % batch_.shape[d] * strides_[d];
-      place /= batch_.shape[d];
-    }
-    return p;
+    return data_ + offset_at(place, batch_.ndim, batch_.shape, strides_);
   }
   /// The transposed matrices.
   Items turned() const {

@@ -41,17 +41,6 @@ constexpr int64_t kColumns = 512;         // outputs that run side by side
 constexpr int64_t kColumnRows = 128;      // rows of them at a time: they stay in the cache
 constexpr int64_t kColumnChunk = 131072;  // elements per chunk of columns
 
-// Offset of index `i` of a row-major space.
-inline int64_t offset_at(int64_t i, int n, const int64_t* shape, const int64_t* strides) {
-  if (n == 0) return 0;
-  int64_t offset = 0;
-  for (int d = n - 1; d > 0; --d) {
-    offset += i % shape[d] * strides[d];
-    i /= shape[d];
-  }
-  return offset + i * strides[0];
-}
-
 /// Call f(offset, run length, first index) for the runs of the innermost reduced dimension in
 /// [begin, end).
 template <class F>

@@ -67,41 +67,23 @@ void for_blocks(const Grid& g, const F& f) {
                    });
 }
 
-// Float or double: f(its tag); 16-bit floats are computed in float.
-template <class F>
-void as_computed(const rb::Args& a, int dtype, const F& f) {
-  dispatch_dtype<kMaskFloat>(
-      a.op_name(), dtype, [&](auto tag) { f(TypeTag<compute_t<typename decltype(tag)::type>>()); });
-}
-
-// A tensor in the type that is computed, row by row.
-template <class T>
-struct Input {
-  Operand wide;
-  DenseView dense;
-  const T* data;
-
-  explicit Input(const RbTensor& t)
-      : wide(view_of(t)), dense(wide.view), data(reinterpret_cast<const T*>(dense.view.data)) {}
-};
-
 void grid_sample_kernel(const rb::Args& a) {
   const RbTensor &input = a.tensor(0), &points = a.tensor(1);
   if (a.ret().numel == 0) return;
   const Grid g(a, input.shape, points, 2);
-  as_computed(a, input.dtype_id, [&](auto tag) {
+  const DenseOperand image(input), grid(points);
+  const Result result(a.ret());
+  compute<kMaskFloat>(a, result, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Input<T> image(input), grid(points);
-    const Result result(a.ret());
-    T* const out = reinterpret_cast<T*>(result.view.data);
+    T* const out = elements<T>(result.view);
     for_blocks(g, [&](int64_t i, int64_t block) {
       GridCorners<T> corners;
-      const int n = find(g, grid.data, i, block, false, &corners), count = g.rule.corners();
+      const int n = find(g, elements<T>(grid.view), i, block, false, &corners),
+                count = g.rule.corners();
       for (int64_t c = i * g.channels; c < (i + 1) * g.channels; ++c)
-        table(T()).sample(image.data + c * g.size, corners, count, n,
+        table(T()).sample(elements<T>(image.view) + c * g.size, corners, count, n,
                           out + c * g.points + block * kGridBlock);
     });
-    result.finish();
   });
 }
 
@@ -110,11 +92,11 @@ void grid_sample_dx_kernel(const rb::Args& a) {
   RbTensor& out = a.ret();
   if (out.numel == 0) return;
   const Grid g(a, out.shape, points, 3);
-  as_computed(a, gradient.dtype_id, [&](auto tag) {
+  const DenseOperand from(gradient), grid(points);
+  const Result result(out);
+  compute<kMaskFloat>(a, result, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Input<T> from(gradient), grid(points);
-    const Result result(out);
-    T* const sums = reinterpret_cast<T*>(result.view.data);
+    T* const sums = elements<T>(result.view);
     // Groups of channels where there are few items.
     constexpr int64_t kTasks = 8;
     const int64_t groups = std::clamp<int64_t>(kTasks / g.count, 1, g.channels),
@@ -129,9 +111,9 @@ void grid_sample_dx_kernel(const rb::Args& a) {
             std::fill_n(sums + (i * g.channels + first) * g.size, (last - first) * g.size, T(0));
             GridCorners<T> corners;
             for (int64_t block = 0; block < g.blocks(); ++block) {
-              const int n = find(g, grid.data, i, block, false, &corners);
+              const int n = find(g, elements<T>(grid.view), i, block, false, &corners);
               for (int64_t c = i * g.channels + first; c < i * g.channels + last; ++c) {
-                const T* const grad = from.data + c * g.points + block * kGridBlock;
+                const T* const grad = elements<T>(from.view) + c * g.points + block * kGridBlock;
                 T* const plane = sums + c * g.size;
                 for (int k = 0; k < g.rule.corners(); ++k) {
                   const int32_t* const index = corners.index[k];
@@ -144,7 +126,6 @@ void grid_sample_dx_kernel(const rb::Args& a) {
             }
           }
         });
-    result.finish();
   });
 }
 
@@ -152,25 +133,25 @@ void grid_sample_dgrid_kernel(const rb::Args& a) {
   const RbTensor &gradient = a.tensor(0), &input = a.tensor(1), &points = a.tensor(2);
   if (a.ret().numel == 0) return;
   const Grid g(a, input.shape, points, 3);
-  as_computed(a, gradient.dtype_id, [&](auto tag) {
+  const DenseOperand from(gradient), image(input), grid(points);
+  const Result result(a.ret());
+  compute<kMaskFloat>(a, result, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Input<T> from(gradient), image(input), grid(points);
-    const Result result(a.ret());
-    T* const out = reinterpret_cast<T*>(result.view.data);
+    T* const out = elements<T>(result.view);
     const int rank = g.rule.rank;
     for_blocks(g, [&](int64_t i, int64_t block) {
       GridCorners<T> corners;
-      const int n = find(g, grid.data, i, block, true, &corners), count = g.rule.corners();
+      const int n = find(g, elements<T>(grid.view), i, block, true, &corners),
+                count = g.rule.corners();
       T sums[3][kGridBlock] = {};
       for (int64_t c = i * g.channels; c < (i + 1) * g.channels; ++c)
-        table(T()).slopes(image.data + c * g.size, corners, rank, count, n,
-                          from.data + c * g.points + block * kGridBlock, sums);
+        table(T()).slopes(elements<T>(image.view) + c * g.size, corners, rank, count, n,
+                          elements<T>(from.view) + c * g.points + block * kGridBlock, sums);
       T* const to = out + (i * g.points + block * kGridBlock) * rank;
       for (int p = 0; p < n; ++p) {
         for (int d = 0; d < rank; ++d) to[p * rank + rank - 1 - d] = sums[d][p];
       }
     });
-    result.finish();
   });
 }
 
