@@ -1,4 +1,4 @@
-// Sampling at points, per level (grid_simd.cpp).
+// Kernels for sampling at points, per level (grid_simd.cpp).
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,7 @@ constexpr int kGridBlock = 64;   // points at a time
 constexpr int kMaxGridTaps = 4;  // along one direction
 constexpr int kMaxCorners = 16;
 
-/// One direction of a volume of `size` elements, which lie `stride` apart.
+/// One direction of a volume: `size` elements that lie `stride` elements apart.
 struct GridDirection {
   int64_t size, stride;
 };
@@ -30,8 +30,9 @@ struct GridRule {
   }
 };
 
-/// The elements around `kGridBlock` points: where they lie in their plane (-1: outside, where
-/// values are 0), their weights, and the derivatives of the weights by each coordinate.
+/// The elements around `kGridBlock` points: their indices in the plane, their weights, and the
+/// derivatives of the weights by each coordinate. An index of -1 means an element outside, whose
+/// value is 0.
 template <class T>
 struct GridCorners {
   int32_t index[kMaxCorners][kGridBlock];
@@ -41,13 +42,13 @@ struct GridCorners {
 
 template <class T>
 struct GridTable {
-  /// The corners of n points; coordinate d of point p is points[d][p]. Without `slopes` those are
-  /// left out.
+  /// Find the corners of n points. Coordinate d of point p is points[d][p]. `slope` is filled only
+  /// if `slopes` is set.
   void (*corners)(const GridRule& rule, const T (*points)[kGridBlock], int n, bool slopes,
                   GridCorners<T>* to);
-  /// to[p] = the sum of weight times plane element over `count` corners of n points.
+  /// to[p] = the sum of weight * plane[index] over the `count` corners of point p, for n points.
   void (*sample)(const T* plane, const GridCorners<T>& corners, int count, int n, T* to);
-  /// sums[d][p] += from[p] * the sum of slope times plane element.
+  /// sums[d][p] += from[p] * the sum of slope[d] * plane[index] over the corners of point p.
   void (*slopes)(const T* plane, const GridCorners<T>& corners, int rank, int count, int n,
                  const T* from, T (*sums)[kGridBlock]);
 };

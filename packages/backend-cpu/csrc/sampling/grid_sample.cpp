@@ -1,4 +1,4 @@
-// Values of images and volumes at points, and the derivatives by both.
+// Sampling of images and volumes at points, and the derivatives by the image and the points.
 #include <algorithm>
 #include <cstring>
 
@@ -13,12 +13,12 @@ namespace {
 inline const GridTable<float>& table(float) { return RB_PICK_LEVEL(grid_table).f32; }
 inline const GridTable<double>& table(double) { return RB_PICK_LEVEL(grid_table).f64; }
 
-// `channels` planes of `size` elements and `points` points for each of `count` items.
+// A batch of `count` items, each with `channels` planes of `size` elements and `points` points.
 struct Grid {
   GridRule rule;
   int64_t count, channels, size, points;
 
-  // Modes follow from argument `first` on.
+  // Argument `first` is the mode; the padding mode and align_corners follow it.
   Grid(const rb::Args& a, const int64_t* image, const RbTensor& grid, int first) {
     rule.rank = grid.ndim - 2;
     const char *mode = a.str(first), *padding = a.str(first + 1);
@@ -43,7 +43,7 @@ struct Grid {
   int64_t blocks() const { return (points + kGridBlock - 1) / kGridBlock; }
 };
 
-// The corners of a block of points of item `i`.
+// Find the corners of one block of points of item `i`. Returns the number of points.
 template <class T>
 int find(const Grid& g, const T* grid, int64_t i, int64_t block, bool slopes, GridCorners<T>* to) {
   const int rank = g.rule.rank;
@@ -97,7 +97,7 @@ void grid_sample_dx_kernel(const rb::Args& a) {
   compute<kMaskFloat>(a, result, [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* const sums = elements<T>(result.view);
-    // Groups of channels where there are few items.
+    // Few items are split into groups of channels.
     constexpr int64_t kTasks = 8;
     const int64_t groups = std::clamp<int64_t>(kTasks / g.count, 1, g.channels),
                   each = (g.channels + groups - 1) / groups;

@@ -1,6 +1,7 @@
-// The corners around points and sums over them, once per instruction-set level.
+// Corners around points and sums over corners, once per instruction-set level.
 #include "common/level.h"
 #include "common/vector.h"
+#include "sampling/cubic.h"
 #include "sampling/grid_points.h"
 
 namespace rbcpu {
@@ -14,8 +15,8 @@ RB_ALWAYS double floor_of(double x) { return __builtin_floor(x); }
 RB_ALWAYS float nearest_of(float x) { return __builtin_rintf(x); }
 RB_ALWAYS double nearest_of(double x) { return __builtin_rint(x); }
 
-// Bring coordinates into the direction, as far as the padding says; `slope`, if not null, becomes
-// the derivative by the coordinate.
+// Apply the padding rule to coordinates. If `slope` is not null, multiply it by the derivative of
+// the padded coordinate.
 template <class T>
 RB_ALWAYS void pad(const GridRule& rule, int64_t size, int n, T* x, T* slope) {
   if (rule.padding == GridPadding::kZeros) return;
@@ -39,7 +40,7 @@ RB_ALWAYS void pad(const GridRule& rule, int64_t size, int n, T* x, T* slope) {
   }
 }
 
-// The element of a coordinate that is whole, -1 outside.
+// Offsets of the elements at integral coordinates, or -1 outside.
 template <class T>
 RB_ALWAYS void places(const T* x, int64_t size, int64_t stride, int n, int32_t* to) {
   const T last = static_cast<T>(size - 1);  // rounded, above 2**24 in float32
@@ -49,21 +50,6 @@ RB_ALWAYS void places(const T* x, int64_t size, int64_t stride, int n, int32_t* 
     const int32_t at = static_cast<int32_t>(inside ? x[p] : T(0));
     to[p] = inside ? (at < end ? at : end) * by : -1;
   }
-}
-
-// Keys' weights of the four neighbours of a point at `t` after the second, and their derivatives.
-template <class T>
-RB_ALWAYS void cubic(T t, T* weight, T* slope) {
-  constexpr T a = T(-0.75);
-  const T far = t + 1, near = t, after = 1 - t, last = 2 - t;
-  weight[0] = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a;
-  weight[1] = ((a + 2) * near - (a + 3)) * near * near + 1;
-  weight[2] = ((a + 2) * after - (a + 3)) * after * after + 1;
-  weight[3] = ((a * last - 5 * a) * last + 8 * a) * last - 4 * a;
-  slope[0] = (3 * a * far - 10 * a) * far + 8 * a;
-  slope[1] = (3 * (a + 2) * near - 2 * (a + 3)) * near;
-  slope[2] = -(3 * (a + 2) * after - 2 * (a + 3)) * after;
-  slope[3] = -((3 * a * last - 10 * a) * last + 8 * a);
 }
 
 template <class T>
@@ -104,7 +90,8 @@ RB_ALWAYS void taps_of(const GridRule& rule, const GridDirection& direction, con
   }
   for (int p = 0; p < n; ++p) {
     T weight[4], slope[4];
-    cubic(x[p] - low[p], weight, slope);
+    cubic_weights(x[p] - low[p], weight);
+    cubic_slopes(x[p] - low[p], slope);
     for (int k = 0; k < 4; ++k) {
       to.weight[k][p] = weight[k];
       to.slope[k][p] = slope[k] * by[p];
@@ -154,7 +141,7 @@ void corners(const GridRule& rule, const T (*points)[kGridBlock], int n, bool sl
   }
 }
 
-// One element for each point, 0 outside.
+// Read one element per point, or 0 where the index is -1.
 template <class T>
 RB_ALWAYS void values(const T* plane, const int32_t* index, int n, T* to) {
   int p = 0;

@@ -7,6 +7,7 @@
 #include "common/level.h"
 #include "common/operands.h"
 #include "common/workspace.h"
+#include "sampling/cubic.h"
 #include "sampling/resample_rows.h"
 
 namespace rbcpu {
@@ -23,19 +24,21 @@ Mode mode_of(const char* name) {
 }
 int taps_of(Mode mode) { return mode == Mode::kLinear ? 2 : mode == Mode::kCubic ? 4 : 1; }
 
-// Keys' cubic kernel at the distance d, below 1 and from 1 to 2.
+/// The number of elements that results [begin, end) read, beginning at `first`.
 template <class T>
-T cubic_near(T d) {
-  constexpr T a = T(-0.75);
-  return ((a + 2) * d - (a + 3)) * d * d + 1;
-}
-template <class T>
-T cubic_far(T d) {
-  constexpr T a = T(-0.75);
-  return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+int64_t reach(const Taps<T>& taps, int64_t begin, int64_t end, int64_t* first) {
+  int32_t low = INT32_MAX, high = 0;
+  for (int k = 0; k < taps.count; ++k) {
+    for (int64_t o = begin; o < end; ++o) {
+      low = std::min(low, taps.index[k * taps.out + o]);
+      high = std::max(high, taps.index[k * taps.out + o]);
+    }
+  }
+  *first = low;
+  return high - low + 1;
 }
 
-// The taps of one direction, with their memory.
+// The taps of one direction and their memory.
 template <class T>
 class Direction {
  public:
@@ -63,7 +66,7 @@ class Direction {
   }
 
  private:
-  // In float32 whatever the dtype: a rounding decides which neighbour is taken.
+  // This uses float32 for every dtype, since the rounding decides which neighbour is taken.
   void nearest(float step, bool exact) {
     for (int64_t o = 0; o < out_; ++o) {
       const float place = static_cast<float>(o) + (exact ? 0.5f : 0.0f);
@@ -79,29 +82,17 @@ class Direction {
       const int64_t first = static_cast<int64_t>(low) - (count_ == 2 ? 0 : 1);
       for (int k = 0; k < count_; ++k)
         index_[k * out_ + o] = static_cast<int32_t>(std::clamp<int64_t>(first + k, 0, in_ - 1));
-      T* const weight = weight_.data() + o;
-      if (count_ == 2) {
-        weight[0] = 1 - part;
-        weight[out_] = part;
-      } else {
-        weight[0] = cubic_far(std::abs(part + 1));
-        weight[out_] = cubic_near(std::abs(part));
-        weight[2 * out_] = cubic_near(std::abs(part - 1));
-        weight[3 * out_] = cubic_far(std::abs(part - 2));
-      }
+      T weight[kMaxTaps] = {1 - part, part};
+      if (count_ == 4) cubic_weights(part, weight);
+      for (int k = 0; k < count_; ++k) weight_[k * out_ + o] = weight[k];
     }
   }
   bool find_starts() {
     for (int64_t o = 0; o < out_; o += kTapBlock) {
-      int32_t low = INT32_MAX, high = 0;
-      for (int k = 0; k < count_; ++k) {
-        for (int64_t i = o; i < std::min<int64_t>(out_, o + kTapBlock); ++i) {
-          low = std::min(low, index_[k * out_ + i]);
-          high = std::max(high, index_[k * out_ + i]);
-        }
-      }
-      if (high - low >= 2 * kTapBlock) return false;
-      start_[o / kTapBlock] = low;
+      int64_t first;
+      if (reach(taps(), o, std::min<int64_t>(out_, o + kTapBlock), &first) > 2 * kTapBlock)
+        return false;
+      start_[o / kTapBlock] = static_cast<int32_t>(first);
     }
     return true;
   }
@@ -114,19 +105,19 @@ class Direction {
   bool narrow_ = false;
 };
 
-// `planes` arrays of in[0] * ... * in[rank - 1] positions of `inner` elements.
+// `planes` arrays of in[0] * ... * in[rank - 1] positions with `inner` elements each.
 struct Planes {
   int rank;
   int64_t planes, inner, in[3], out[3];
 
-  int64_t in_size(int d) const {  // of what lies below direction d
+  // Elements of one position along direction d, or of a plane if d is -1.
+  int64_t in_size(int d) const { return size_below(in, d); }
+  int64_t out_size(int d) const { return size_below(out, d); }
+
+ private:
+  int64_t size_below(const int64_t* sizes, int d) const {
     int64_t n = inner;
-    for (int e = d + 1; e < rank; ++e) n *= in[e];
-    return n;
-  }
-  int64_t out_size(int d) const {
-    int64_t n = inner;
-    for (int e = d + 1; e < rank; ++e) n *= out[e];
+    for (int e = d + 1; e < rank; ++e) n *= sizes[e];
     return n;
   }
 };
@@ -137,16 +128,17 @@ class Resampling {
   Resampling(const Planes& planes, const Taps<T>* taps)
       : p_(planes), taps_(taps), table_(table(T())) {}
 
-  /// Results [begin, end) of direction d; `from` begins at its first element, `to` at `begin`.
+  /// Compute results [begin, end) of direction d. `from` points to the first element, `to` to
+  /// result `begin`.
   void expand(const T* from, int d, int64_t begin, int64_t end, T* to) const {
     const Taps<T>& taps = taps_[d];
     const bool last = d == p_.rank - 1;
     if (last && p_.inner == 1) return table_.line(from, taps, to);
     const int64_t n = p_.out_size(d), below = p_.in_size(d);
     int64_t first = 0;
-    const Workspace<T> rows(last ? 0 : reach(taps, begin, end, &first) * n);
+    const int64_t used = last ? 0 : reach(taps, begin, end, &first);
+    const Workspace<T> rows(used * n);
     if (!last) {
-      const int64_t used = reach(taps, begin, end, &first);
       for (int64_t i = 0; i < used; ++i)
         expand(from + (first + i) * below, d + 1, 0, p_.out[d + 1], rows.data() + i * n);
       from = rows.data();
@@ -162,16 +154,18 @@ class Resampling {
     }
   }
 
-  /// The transpose: elements [begin, end) of direction d from all results.
+  /// The transpose: compute elements [begin, end) of direction d from all results.
   void fold(const T* from, int d, int64_t begin, int64_t end, T* to) const {
     const Taps<T>& taps = taps_[d];
     const bool last = d == p_.rank - 1;
     const int64_t n = p_.out_size(d), below = p_.in_size(d);
-    if (last) std::fill_n(to, (end - begin) * n, T(0));
-    if (last && p_.inner == 1) return table_.spread_line(from, taps, to);
+    if (last && p_.inner == 1) {
+      std::fill_n(to, end - begin, T(0));
+      return table_.spread_line(from, taps, to);
+    }
     const Workspace<T> sums(last ? 0 : (end - begin) * n);
     T* const rows = last ? to : sums.data();
-    if (!last) std::fill_n(rows, (end - begin) * n, T(0));
+    std::fill_n(rows, (end - begin) * n, T(0));
     for (int64_t o = 0; o < taps.out; ++o) {
       for (int k = 0; k < taps.count; ++k) {
         const int64_t i = taps.index[k * taps.out + o];
@@ -185,36 +179,23 @@ class Resampling {
       fold(rows + (i - begin) * n, d + 1, 0, p_.in[d + 1], to + (i - begin) * below);
   }
 
-  /// How many elements results [begin, end) read, from `first` on.
-  static int64_t reach(const Taps<T>& taps, int64_t begin, int64_t end, int64_t* first) {
-    int32_t low = INT32_MAX, high = 0;
-    for (int k = 0; k < taps.count; ++k) {
-      for (int64_t o = begin; o < end; ++o) {
-        low = std::min(low, taps.index[k * taps.out + o]);
-        high = std::max(high, taps.index[k * taps.out + o]);
-      }
-    }
-    *first = low;
-    return high - low + 1;
-  }
-
  private:
   const Planes& p_;
   const Taps<T>* taps_;
   const ResampleTable<T>& table_;
 };
 
-// One call: planes of channels, or images whose channels lie side by side.
+// The geometry of one call. With channels last, each image is one plane and its channels are the
+// `inner` elements.
 struct Call {
   Planes planes;
-  const char* op;
   const double* steps;
   Mode mode;
   bool align;
-  int64_t blocks, rows;  // of direction 0 of what is written
+  int64_t blocks, rows;  // blocks of direction 0 of the written tensor, and rows of each
 
   Call(const rb::Args& a, const RbTensor& in, const RbTensor& out, bool last, int first)
-      : op(a.op_name()), mode(mode_of(a.str(first + 1))), align(a.boolean(first + 2)) {
+      : mode(mode_of(a.str(first + 1))), align(a.boolean(first + 2)) {
     planes.rank = in.ndim - 2;
     planes.planes = in.shape[0] * (last ? 1 : in.shape[1]);
     planes.inner = last ? in.shape[1] : 1;
@@ -222,18 +203,15 @@ struct Call {
       planes.in[d] = in.shape[d + 2];
       planes.out[d] = out.shape[d + 2];
       if (planes.in[d] > INT32_MAX || planes.out[d] > INT32_MAX)
-        rb::fail(RB_E_NOTIMPL, "%s: sizes of 2**31 and more", op);
+        rb::fail(RB_E_NOTIMPL, "%s: sizes of 2**31 and more", a.op_name());
     }
     if (a.args[first].tag != RB_FLOATS || a.args[first].len != uint32_t(planes.rank))
-      rb::fail(RB_E_ARG, "%s: `steps` must be %d floats, got %u", op, planes.rank,
+      rb::fail(RB_E_ARG, "%s: `steps` must be %d floats, got %u", a.op_name(), planes.rank,
                a.args[first].len);
     steps = a.args[first].v.fs;
   }
-  int64_t size(bool results) const {
-    return (results ? planes.out[0] : planes.in[0]) *
-           (results ? planes.out_size(0) : planes.in_size(0));
-  }
-  /// Divide direction 0, of `n` rows, where there are few planes.
+  int64_t size(bool results) const { return results ? planes.out_size(-1) : planes.in_size(-1); }
+  /// Divide the `n` rows of direction 0 into blocks if there are few planes.
   void divide(int64_t n) {
     constexpr int64_t kEnough = 16, kLeastRows = 8;
     const int64_t work = size(false) + size(true);
@@ -273,7 +251,7 @@ struct Directions {
 
 bool is_last(const RbTensor& t) { return is_channels_last(t) && !is_dense(view_of(t)); }
 
-// `transposed`: from gradients of results to gradients of elements.
+// `Transposed` computes gradients of elements from gradients of results.
 template <class T, bool Transposed>
 void run(Call& c, const T* from, T* to) {
   using C = compute_t<T>;
@@ -285,20 +263,19 @@ void run(Call& c, const T* from, T* to) {
   c.for_blocks(n, [&](int64_t plane, int64_t begin, int64_t end) {
     const T* const source = from + plane * read;
     T* const target = to + plane * written + begin * row;
-    if constexpr (std::is_same_v<T, C>) {
-      if (Transposed) {
-        resampling.fold(source, 0, begin, end, target);
+    const auto compute_block = [&](const C* elements, C* results) {
+      if constexpr (Transposed) {
+        resampling.fold(elements, 0, begin, end, results);
       } else {
-        resampling.expand(source, 0, begin, end, target);
+        resampling.expand(elements, 0, begin, end, results);
       }
+    };
+    if constexpr (std::is_same_v<T, C>) {
+      compute_block(source, target);
     } else {
       const Workspace<C> wide(read), sums((end - begin) * row);
       for (int64_t i = 0; i < read; ++i) wide[i] = C(source[i]);
-      if (Transposed) {
-        resampling.fold(wide.data(), 0, begin, end, sums.data());
-      } else {
-        resampling.expand(wide.data(), 0, begin, end, sums.data());
-      }
+      compute_block(wide.data(), sums.data());
       for (int64_t i = 0; i < (end - begin) * row; ++i) target[i] = T(sums[i]);
     }
   });

@@ -19,8 +19,8 @@ void gather_line(const T* from, const Taps<T>& taps, T* to) {
 }
 
 #if defined(__AVX512F__)
-// Neighbouring results have neighbouring sources: one permutation of two registers per tap instead
-// of a gather.
+// Neighbouring results read neighbouring elements, so one permutation of two registers per tap
+// replaces a gather.
 RB_ALWAYS __m512 part(const float* from, int64_t n) {
   return n >= 16 ? _mm512_loadu_ps(from)
                  : _mm512_maskz_loadu_ps(static_cast<__mmask16>(n > 0 ? (1u << n) - 1 : 0), from);
