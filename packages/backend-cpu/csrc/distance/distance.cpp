@@ -1,4 +1,4 @@
-// Distances between all rows of two matrices, and their gradients.
+// Distances between all pairs of rows of two matrices, and their gradients.
 #include <algorithm>
 #include <cmath>
 
@@ -61,7 +61,7 @@ void cdist_kernel(const rb::Args& a) {
     const Matrices<T> left(a.tensor(0), a.ret()), right(a.tensor(1), a.ret());
     T* const out = elements<T>(result.view);
     const DistanceTable<T>& with = table(T());
-    constexpr int64_t kBlock = 128;  // rows that share the columns of a task
+    constexpr int64_t kBlock = 128;  // rows of a task
     const int64_t m = left.columns, width = with.panel;
     const int64_t panels = (right.rows + width - 1) / width,
                   blocks = (left.rows + kBlock - 1) / kBlock;

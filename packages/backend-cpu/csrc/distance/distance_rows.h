@@ -1,24 +1,25 @@
-// Distances between rows, per level (distance_simd.cpp).
+// Kernels for distances between rows, per level (distance_simd.cpp).
 #pragma once
 #include <cstdint>
 
 namespace rbcpu {
 
-/// How norms are computed: by their order p.
+/// Formulas of norms, chosen by the order p.
 enum class Norm { kZero, kOne, kTwo, kInf, kOther };
 constexpr int kNorms = 5;
 
 constexpr int kDistanceRows = 4;       // rows at a time
-constexpr int kMaxDistancePanel = 64;  // the most columns at a time
+constexpr int kMaxDistancePanel = 64;  // maximum of DistanceTable::panel
 
 template <class T>
 struct DistanceTable {
   int panel;  // columns at a time
-  /// Distances of `count` (at most kDistanceRows) rows of m elements, `step` apart, to the `panel`
-  /// columns of m rows, by Norm; `to` has `panel` elements for each row.
+  /// Distances between `count` rows (at most kDistanceRows) and `panel` columns of m elements each.
+  /// The rows lie `step` apart, and `to` has `panel` elements for each. The index is a Norm.
   void (*tile[kNorms])(const T* rows, int64_t step, int count, const T* columns, int64_t m, T p,
                        T* to);
-  /// to += the sum over `count` rows y, `step` apart, of the gradient of |x - y| by x.
+  /// Add the gradients by x of the distances |x - y| to `to`, for `count` rows y that lie `step`
+  /// apart. The index is a Norm.
   void (*slope[kNorms])(const T* x, const T* rows, int64_t step, int64_t count, int64_t m,
                         const T* gradient, const T* distance, T p, T* to);
 };

@@ -9,28 +9,24 @@ namespace rbcpu {
 namespace {
 
 template <class V>
-RB_INLINE V size_of(const V& x) {
-  return vm_max(x, -x);
-}
-template <class V>
 RB_INLINE V sign_of(const V& x) {
   return vm_select(x > V(0), V(1), vm_select(x < V(0), V(-1), x));
 }
 
-// What the difference d adds to a sum, or makes of a maximum.
+// Add the term of the difference d to a sum, or update a maximum.
 template <Norm N, class V>
 RB_INLINE V with(const V& sum, const V& d, const V& p) {
   if constexpr (N == Norm::kZero) {
     return sum + vm_select(d != V(0), V(1), V(0));
   } else if constexpr (N == Norm::kOne) {
-    return sum + size_of(d);
+    return sum + vm_abs(d);
   } else if constexpr (N == Norm::kTwo) {
     return vm_fma(d, d, sum);
   } else if constexpr (N == Norm::kInf) {
-    const V size = size_of(d);
+    const V size = vm_abs(d);
     return vm_select(size <= sum, sum, vm_select(sum != sum, sum, size));  // a NaN stays
   } else {
-    return sum + vm_pow(size_of(d), p);
+    return sum + vm_pow(vm_abs(d), p);
   }
 }
 template <Norm N, class V>
@@ -56,7 +52,7 @@ template <Norm N, class T, int Rows>
 RB_INLINE void tile_rows(const T* rows, int64_t step, const T* columns, int64_t m, T p, T* to) {
   using V = Pack<T, 1>;
   constexpr int kLane = kLanesOf<V>, kWide = 2, kPanel = kWide * kLane;
-  constexpr int64_t kChunk = 256;  // sums of sums, which are more exact than long ones
+  constexpr int64_t kChunk = 256;  // sums of partial sums are more accurate than one long sum
   V sums[Rows][kWide], part[Rows][kWide];
   for (int r = 0; r < Rows; ++r)
     for (int w = 0; w < kWide; ++w) sums[r][w] = V(T(0));
@@ -87,7 +83,7 @@ void tile(const T* rows, int64_t step, int count, const T* columns, int64_t m, T
     tile_rows<N, T, 1>(rows + r * step, step, columns, m, p, to + r * kPanel);
 }
 
-// The gradient of the distance to y by x: factor * slope(x - y). Between equal rows it is 0.
+// The gradient of the distance |x - y| by x is factor * slope(x - y). It is 0 between equal rows.
 template <Norm N, class T>
 RB_INLINE T factor_of(T gradient, T distance, T p) {
   if constexpr (N == Norm::kOne || N == Norm::kInf) {
@@ -105,12 +101,12 @@ RB_INLINE V slope_of(const V& d, const V& distance, const V& p) {
   } else if constexpr (N == Norm::kTwo) {
     return d;
   } else if constexpr (N == Norm::kInf) {
-    return vm_select(size_of(d) < distance, V(0), sign_of(d));
+    return vm_select(vm_abs(d) < distance, V(0), sign_of(d));
   } else {
-    return vm_select(d == V(0), V(0), sign_of(d) * vm_pow(size_of(d), p - V(1)));
+    return vm_select(d == V(0), V(0), sign_of(d) * vm_pow(vm_abs(d), p - V(1)));
   }
 }
-// K vectors V of a row, which stay in registers.
+// Update K vectors V of a row, which stay in registers.
 template <Norm N, class V, int K, class T>
 RB_INLINE void slope_block(const T* x, const T* rows, int64_t step, int64_t count, const T* factors,
                            const T* distance, T p, T* to) {

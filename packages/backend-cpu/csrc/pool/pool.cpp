@@ -5,6 +5,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "common/extremes.h"
 #include "common/kernels.h"
 #include "common/level.h"
 #include "common/operands.h"
@@ -188,7 +189,7 @@ compute_t<T> run_sum(const T* from, int64_t n) {
     return sum_run<T, compute_t<T>>(from, n);
   }
 }
-// Of few elements, or of many.
+// A plain loop is faster for few elements.
 template <class C>
 C sum_of(const C* from, int64_t n) {
   constexpr int64_t kMany = 32;
@@ -206,19 +207,15 @@ void give_share(const C* share, int64_t n, int64_t step, C* to) {
   }
 }
 
-template <class C>
-constexpr C kLeastOf = std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
-                                                            : std::numeric_limits<C>::lowest();
-
-// Windows that differ from column to column: all columns of the input first, over the rows of the
-// window, then the columns of each window.
+// Windows that differ from column to column: reduce the rows of the window for all columns of the
+// input first, then the columns of each window.
 template <class T, class C, class I>
 void max_adapted(const Volumes& v, const Adapted& rule, int64_t z, int64_t r, const T* from,
                  C* best, I* at, T* values, int64_t* indices) {
   const int64_t in = v.in[2];
   const int64_t first = (rule.span(v, 0, z).begin * v.in[1] + rule.span(v, 1, r).begin) * in;
   for (int64_t c = 0; c < in; ++c) {
-    best[c] = kLeastOf<C>;
+    best[c] = worst<C>(true);
     at[c] = static_cast<I>(first + c);
   }
   for_rows(v, rule, z, r, [&](int64_t row) {
@@ -229,7 +226,7 @@ void max_adapted(const Volumes& v, const Adapted& rule, int64_t z, int64_t r, co
     C value = best[s.begin];
     I place = at[s.begin];
     for (int64_t i = s.begin + 1; i < s.begin + s.count; ++i) {
-      // As in a scan row by row: the first of equal values, the last NaN.
+      // A scan row by row would find the first of equal values and the last NaN.
       const C next = best[i];
       const bool later = at[i] > place, was_nan = value != value;
       const bool take =
@@ -265,7 +262,7 @@ void max_volumes(const Volumes& v, const Rule& rule, const T* data, T* values, i
           for_rows(v, rule, z, r, [&](int64_t row) {
             const T* line = from + row * v.in[2];
             for (int64_t c = 0; !begun && c < cols; ++c) {
-              best[c] = kLeastOf<C>;
+              best[c] = worst<C>(true);
               at[c] = static_cast<I>(row * v.in[2] + first[c]);
             }
             begun = true;
@@ -490,7 +487,7 @@ void average(const rb::Args& a, const Volumes& v, const Rule& rule, const Diviso
           std::fill_n(sum.data(), places, C(0));
           for_rows(v, rule, z, r, [&](int64_t row) {
             const T* line = from + row * v.in[2];
-            if constexpr (!Rule::kRegular) {  // all columns, of which each window then takes some
+            if constexpr (!Rule::kRegular) {  // sum all columns; each window adds up its own below
               take_sum<T, C>(line, places, 1, sum.data());
             } else {
               for_columns(v, rule, [&](int64_t place, int64_t begin, int64_t n, int64_t step) {

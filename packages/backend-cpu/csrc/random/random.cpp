@@ -39,8 +39,8 @@ const WordTable& word_table() {
   return table;
 }
 
-constexpr int64_t kWordRun = 512;  // words that are made at a time
-// The words of `count` counters from `first` on.
+constexpr int64_t kWordRun = 512;  // words generated at a time
+// Store the words of counters [first, first + count).
 void draw(const RbRngSlice& slice, int64_t first, int64_t count, uint32_t* words) {
   word_table().philox(slice.seed, slice.offset + static_cast<uint64_t>(first), count, words);
 }

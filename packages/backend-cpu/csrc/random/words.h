@@ -1,15 +1,14 @@
-// Runs of random words, and normal numbers made of them, per instruction-set level
-// (words_simd.cpp).
+// Runs of random words and of normal numbers, per instruction-set level (words_simd.cpp).
 #pragma once
 #include <stdint.h>
 
 namespace rbcpu {
 
 struct WordTable {
-  /// words[4 * i, ...] = the four words of counter `first` + i (rabbet/philox.h) for i < n.
+  /// Store the four words of each counter first + i (rabbet/philox.h), i < n, at words + 4 * i.
   void (*philox)(uint64_t seed, uint64_t first, int64_t n, uint32_t* words);
-  /// r[2 * i] and r[2 * i + 1] = the standard normal numbers of two words, as rb_normal_f32 up to
-  /// the last bits of log, sin and cos, for i < pairs.
+  /// Store the two standard normal numbers of words 2 * i and 2 * i + 1, i < pairs, at r + 2 * i.
+  /// They differ from rb_normal_f32 only by the rounding of log, sin and cos.
   void (*normal)(const uint32_t* words, int64_t pairs, float* r);
 };
 extern const WordTable word_table_v2, word_table_v3, word_table_v4;

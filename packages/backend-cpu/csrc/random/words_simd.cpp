@@ -1,5 +1,5 @@
-// Philox-4x32-10 of as many counters at once as vectors have 64-bit lanes; a 32-bit word stands in
-// the lower half of a lane, whose upper half does not count.
+// Philox-4x32-10 for one counter per 64-bit lane. The lower half of a lane holds a 32-bit word, and
+// the upper half is ignored.
 #include "common/level.h"
 #include "common/scalar.h"
 #include "common/vector.h"
@@ -11,7 +11,7 @@ namespace {
 typedef uint64_t Lanes __attribute__((vector_size(kVectorBytes)));
 constexpr int kCounters = kVectorBytes / 8;
 
-// Products of the lower halves.
+// Multiply the lower halves of lanes.
 RB_ALWAYS Lanes multiply(Lanes a, Lanes b) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Lanes>(
@@ -57,7 +57,7 @@ void philox(uint64_t seed, uint64_t first, int64_t n, uint32_t* words) {
   }
 }
 
-// As rb_uniform_f32: 24 bits, which an int32 holds.
+// The same as rb_uniform_f32, converted from int32, which vector instructions support.
 RB_ALWAYS float uniform(uint32_t word) {
   return static_cast<float>(static_cast<int32_t>(word >> 8)) * 5.9604644775390625e-8f;
 }
@@ -68,7 +68,7 @@ void normal(const uint32_t* words, int64_t pairs, float* r) {
   alignas(64) float radius[kRun], angle[kRun], even[kRun], odd[kRun];
   for (int64_t begin = 0; begin < pairs; begin += kRun) {
     const int64_t n = pairs - begin < kRun ? pairs - begin : kRun;
-    for (int64_t i = 0; i < kRun; ++i) {  // what is beyond the end counts for nothing
+    for (int64_t i = 0; i < kRun; ++i) {  // results beyond the end are discarded
       const int64_t k = 2 * (begin + (i < n ? i : 0));
       radius[i] = 1.0f - uniform(words[k]);
       angle[i] = 6.2831853071795865f * uniform(words[k + 1]);
