@@ -36,7 +36,7 @@ int same(const LoopArgs* a) {
   const char* x = a->in[0];
   char* r = a->out;
   int64_t i = 0;
-  if (n >= 16) {  // shorter runs would pay for the unrolled loop
+  if (n >= 16) {  // unrolling slows shorter runs down
 #pragma GCC unroll 4
     for (; i < n; ++i, x += si, r += so) *reinterpret_cast<T*>(r) = *reinterpret_cast<const T*>(x);
   }
@@ -76,7 +76,7 @@ Loop same_loop(int item) {
   }
 }
 
-// Bytes [0, n) by words of type W, the last of which may overlap the one before; n >= sizeof(W).
+// Copy n >= sizeof(W) bytes in words of type W. The last word may overlap the one before.
 template <class W>
 inline void copy_words(char* to, const char* from, int64_t n) {
   constexpr int64_t word = sizeof(W);
@@ -94,8 +94,8 @@ void copy_short_rows(char* to, int64_t to_row, const char* from, int64_t from_ro
   for (int64_t r = 0; r < rows; ++r) copy_words<W>(to + r * to_row, from + r * from_row, bytes);
 }
 
-// Whether the runs of `s` (simplified) are a few words each, too short for a call, and if so copy
-// them.
+// Copy `s` (simplified) if its runs are only a few words long, so that a call for each would cost
+// too much. Returns whether it did so.
 bool run_short_rows(const LoopSpace& s, int item) {
   constexpr int64_t kMostBytes = 256;
   const int inner = s.ndim - 1, row = s.ndim - 2;

@@ -36,8 +36,8 @@ void full_kernel(const rb::Args& a) {
   fill_view(view_of(out), value);
 }
 
-// A 1-d result of any stride whose elements from i on are made by fill(V* to, i, count) and then
-// converted.
+// Compute a 1-d result of any stride piece by piece: fill(to, i, count) stores elements [i, i +
+// count) in the type V, which is `dtype`, and a loop converts them.
 template <class V, class Fill>
 void generate(RbTensor& out, int dtype, const Fill& fill) {
   constexpr int64_t kPiece = 512;
@@ -59,7 +59,8 @@ void generate(RbTensor& out, int dtype, const Fill& fill) {
   });
 }
 
-// to[k] = start + step * (at + k), or of at - k if `Down`. Places are exact in double.
+// to[k] = start + step * (at + k), or start + step * (at - k) if `Down`. `at` and `k` are exact in
+// double.
 template <bool Down = false, class V>
 void fill_evenly(V* to, V start, V step, int64_t at, int64_t n) {
   const double from = static_cast<double>(at);
@@ -116,7 +117,8 @@ void eye_kernel(const rb::Args& a) {
   fill_view(v, rb::int_value(1));
 }
 
-// Rows and columns of the elements on and below (above) a diagonal of a matrix, row by row.
+// The row and column indices of the elements on and below a diagonal of a matrix if `Lower`, else
+// on and above it, row by row.
 template <bool Lower>
 void triangle_indices_kernel(const rb::Args& a) {
   RbTensor& out = a.ret();

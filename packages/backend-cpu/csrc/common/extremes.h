@@ -1,11 +1,11 @@
-// Where the order of numbers ends, with NaN beyond it.
+// The ends of the order of numbers, and NaN.
 #pragma once
 #include <limits>
 #include <type_traits>
 
 namespace rbcpu {
 
-/// What every number but itself beats as the largest (or smallest) one.
+/// The smallest value of a type if `max`, else the largest: the identity of that extreme.
 template <class C>
 constexpr C worst(bool max) {
   if constexpr (std::is_floating_point_v<C>) {

@@ -289,7 +289,7 @@ RB_OP2(atan2, kF, { return vm_atan2(x, y); })
 RB_OP2(copysign, kF, { return vm_copysign(x, y); })
 RB_OP2(maximum, kReal, { return vm_select((x > y) | not_a_number(x), x, y); })
 RB_OP2(minimum, kReal, { return vm_select((x < y) | not_a_number(x), x, y); })
-// The numbers of one sign have the order of their bits as integers.
+// Numbers of one sign are ordered like their bits read as integers.
 RB_OP2(nextafter, kF, {
   const auto bits = vm_bits(x);
   const auto one = decltype(vm_bits(x))(1u);
@@ -318,7 +318,7 @@ template <class T>
 RB_INLINE bool shift_in_range(T y) {
   return (y >= T(0)) & (y < kBits<T>);
 }
-// Counts out of range are masked before the shift, so that loops vectorise.
+// Masking the count keeps the shift defined without a branch, so that loops vectorise.
 RB_OP2(bitwise_left_shift, kI, {
   using U = typename std::make_unsigned<T>::type;
   const T shifted = T(U(x) << (U(y) & U(kBits<T> - 1)));

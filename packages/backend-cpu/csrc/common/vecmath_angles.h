@@ -98,8 +98,8 @@ RB_INLINE V vm_atan(const V& x) {
   return vm_with_sign(y, x);
 }
 
-// The angle of the point (x, y): atan of the smaller coordinate over the larger one, subtracted
-// from or added to pi / 2 or pi.
+// The angle of the point (x, y): atan of the quotient of the smaller and the larger coordinate,
+// added to or subtracted from 0, pi / 2 or pi.
 template <class V>
 RB_INLINE V vm_atan2(const V& y, const V& x) {
   using U = with_lane<V, UnsignedOf<lane_t<V>>>;

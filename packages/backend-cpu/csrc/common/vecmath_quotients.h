@@ -1,5 +1,4 @@
-// Remainders and rounded quotients of floating-point numbers, for numbers and packs with the same
-// bits.
+// Remainders and rounded quotients of floating-point numbers. Numbers and packs give the same bits.
 #pragma once
 #include "common/vecmath.h"
 
@@ -17,10 +16,10 @@ RB_INLINE V vm_fmod_by_lane(const V& x, const V& y) {
   return pack_load<V>(dividend);
 }
 
-// The remainder is a number of the type, so every right method gives the same bits. One step: the
-// rounded quotient of |x| and |y| is at most one too large below 2^(digits - 1), and a fused
-// multiply-add gives |x| - quotient * |y| without an error. Packs with larger quotients, infinities
-// or NaNs go to libm, as do levels without the instruction.
+// The remainder is exactly representable, so every correct method gives the same bits. Below
+// 2^(digits - 1) the rounded quotient of |x| and |y| is at most one too large, and a fused
+// multiply-add computes |x| - quotient * |y| without rounding. libm computes packs with larger
+// quotients, infinities or NaNs, and all packs on levels without that instruction.
 template <class V>
 RB_INLINE V vm_fmod(const V& x, const V& y) {
   if constexpr (!is_pack<V>) {

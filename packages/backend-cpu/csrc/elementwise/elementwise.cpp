@@ -410,7 +410,7 @@ const rb::KernelSpec kSpecial[] = {
     {"div", div_kernel},
     {"pow", pow_kernel},
     {"gelu", gelu_kernel<Fn::k_gelu, Fn::k_gelu_tanh>, 0, kMaskFloat},
-    // The 16-bit floats, which would be computed in float32, have its decomposition.
+    // This kernel would compute 16-bit floats in float32, so they use the decomposition.
     {"nextafter", nextafter_kernel, 0, bit(RB_F32) | bit(RB_F64)},
     {"clamp", clamp_kernel, 0, kMaskReal},
     {"round", round_kernel, 0, kMaskReal},

@@ -8,8 +8,8 @@
 namespace rbcpu {
 namespace {
 
-// Advanced indexing of `x`: positions of the result, what the index tensors add at each of them,
-// and the strides of the dimensions that are not indexed.
+// Advanced indexing of `x`: the positions of the result, the offsets that the index tensors add at
+// each position, and the strides of the dimensions without an index.
 struct Advanced {
   int ndim = 0;
   int64_t shape[kMaxDims];
@@ -23,7 +23,7 @@ struct Advanced {
  private:
   void sum_offsets(const char* op, const View& x, rb::Span<RbTensor*> indices, const View& shape);
 
-  std::optional<CheckedIndex> only_;  // one index serves as it is
+  std::optional<CheckedIndex> only_;  // a single index provides the offsets itself
   std::unique_ptr<rb::Scratch<int64_t>> sums_;
 
   void push(int64_t size, int64_t x_stride, int64_t offset_stride) {
@@ -93,7 +93,7 @@ Advanced::Advanced(const char* op, const View& x, rb::Span<RbTensor*> indices) {
   }
 }
 
-// The byte offsets of several indices, broadcast to each other, are added up.
+// Broadcast several indices to each other and add up their byte offsets.
 void Advanced::sum_offsets(const char* op, const View& x, rb::Span<RbTensor*> indices,
                            const View& shape) {
   const int64_t n = shape.numel();
@@ -104,7 +104,7 @@ void Advanced::sum_offsets(const char* op, const View& x, rb::Span<RbTensor*> in
   for (int d = 0; d < static_cast<int>(indices.len); ++d) {
     if (!indices[d]) continue;
     const CheckedIndex index(op, *indices[d], x.shape[d], d, true);
-    const bool whole = index.view.numel() == n;  // else it is broadcast
+    const bool whole = index.view.numel() == n;  // no broadcasting
     rb::Scratch<int64_t> wide(whole ? 0 : n);
     if (!whole) copy_view(dense_view(wide.data(), RB_I64, shape), index.view);
     const int64_t* at = whole ? index.data() : wide.data();
@@ -194,7 +194,8 @@ void index_put_kernel(const rb::Args& a) {
     for (int d = 0; d < adv.ndim; ++d) s.in_strides[1][d] = 0;
   }
   if (!accumulate) copy_into_result(a.ret(), x);
-  // Where the index varies, writes may meet: of one value in any order, unless it is added.
+  // Writes may meet along dimensions where the index varies. Their order does not matter if all of
+  // them store the same value.
   bool one_value = !accumulate;
   for (int d = 0; d < adv.ndim; ++d)
     one_value = one_value && (adv.shape[d] == 1 || s.in_strides[1][d] == 0);
@@ -205,7 +206,7 @@ void index_put_kernel(const rb::Args& a) {
   if (accumulate) sums->store();
 }
 
-// Places of the true elements of a run, counted from its start; returns how many there are.
+// Store the positions of the true elements of a run and return their number.
 int64_t compact(const uint8_t* truth, int64_t n, int32_t* places) {
   int64_t count = 0, i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -224,8 +225,8 @@ int64_t compact(const uint8_t* truth, int64_t n, int32_t* places) {
   return count;
 }
 
-// The indices of the true elements in [begin, end) of row-major `truth`, to[0, 1, ...] for the
-// first dimension and `column` further on for each following one.
+// Store the indices of the true elements in [begin, end) of row-major `truth`. The indices along
+// dimension d begin at to + d * column.
 void write_nonzero(const View& x, const uint8_t* truth, int64_t begin, int64_t end, int64_t* to,
                    int64_t column) {
   constexpr int64_t kPiece = 1024;
@@ -260,7 +261,7 @@ void nonzero_kernel(const rb::Args& a) {
   if (!given) copy_view(dense_view(converted.data(), RB_BOOL8, view_of(x)), view_of(x));
   const uint8_t* truth = given ? static_cast<const uint8_t*>(x.data) : converted.data();
   const int64_t parts = (x.numel + kGrain - 1) / kGrain;
-  rb::Scratch<int64_t> first(parts + 1);  // of the true elements of a part
+  rb::Scratch<int64_t> first(parts + 1);  // number of true elements before each part
   rb::parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       const int64_t from = part * kGrain, to = std::min(x.numel, from + kGrain);

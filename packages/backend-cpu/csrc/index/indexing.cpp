@@ -80,8 +80,8 @@ struct Maximum {
   }
 };
 
-// The element at the index becomes join(it, value), with the value times the factor if there is
-// one.
+// Replace the element at the index by join(element, value). The value is multiplied by the factor
+// if there is one.
 template <class T, class Join>
 int scatter_join(const LoopArgs* a) {
   using C = compute_t<T>;

@@ -22,7 +22,7 @@ Loop gather_loop(int item);
 Loop scatter_loop(int item);
 /// The same, added to (of bools: or). The target of 16-bit floats holds float32, see Accumulator.
 Loop scatter_add_loop(int dtype);
-/// The same, multiplied; and the larger one kept, where NaN wins.
+/// The same with a product or a maximum in place of the sum. The maximum with NaN is NaN.
 Loop scatter_multiply_loop(int dtype);
 Loop scatter_maximum_loop(int dtype);
 
@@ -43,7 +43,7 @@ class Accumulator {
 /// [-size, size) and wrapped if `negative`; raises an RB_E_INDEX error naming op, index and size.
 class CheckedIndex {
  public:
-  /// `expanded`: dimensions of stride 0 keep that stride, and `data` is not dense along them.
+  /// With `expanded`, dimensions of stride 0 keep that stride, so `data` is not dense along them.
   CheckedIndex(const char* op, const RbTensor& index, int64_t size, int dim, bool negative,
                bool expanded = false);
   const int64_t* data() const { return reinterpret_cast<const int64_t*>(view.data); }

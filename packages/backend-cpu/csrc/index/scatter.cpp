@@ -151,6 +151,27 @@ bool scatter_dense(const RbTensor& x, const View& at, const View& src, const RbT
   return true;
 }
 
+// Run `loop` from the elements of `src`, or from the single element `value` if `src` is null, to
+// the places of `at` along `dim` of `target`.
+void scatter_into(const View& target, const View& at, int dim, Loop loop, const View* src,
+                  const void* value) {
+  IndexStep step{0, nullptr};
+  LoopSpace s;
+  set_space(s, at, 2, step);
+  s.out = target.data;
+  step.bytes = freeze_dim(at_least_1d(target), dim, s.out_strides);
+  s.in[0] = at.data;
+  set_bytes(s.in_strides[0], at);
+  if (src) {
+    s.in[1] = src->data;
+    set_bytes(s.in_strides[1], *src);
+  } else {
+    s.in[1] = static_cast<const char*>(value);
+    for (int d = 0; d < s.ndim; ++d) s.in_strides[1][d] = 0;
+  }
+  run_split(s, loop, int64_t{1} << dim);
+}
+
 // Shared by scatter, scatter.value and scatter_add: `value` is one element for scatter.value.
 template <bool Add>
 void run_scatter(const rb::Args& a, Loop loop, const View* src, const void* value) {
@@ -165,30 +186,13 @@ void run_scatter(const rb::Args& a, Loop loop, const View* src, const void* valu
   }
   if (at.numel() == 0) return copy_into_result(a.ret(), x);
   if (src && scatter_dense<Add>(x, at, *src, a.ret(), dim)) return;
-  IndexStep step{0, nullptr};
-  LoopSpace s;
-  set_space(s, at, 2, step);
-  s.in[0] = at.data;
-  set_bytes(s.in_strides[0], at);
-  if (src) {
-    s.in[1] = src->data;
-    set_bytes(s.in_strides[1], *src);
-  } else {
-    s.in[1] = static_cast<const char*>(value);
-    for (int d = 0; d < s.ndim; ++d) s.in_strides[1][d] = 0;
-  }
-  const auto run_into = [&](const View& target) {
-    s.out = target.data;
-    step.bytes = freeze_dim(at_least_1d(target), dim, s.out_strides);
-    run_split(s, loop, int64_t{1} << dim);
-  };
   if constexpr (Add) {
     const Accumulator sums(x, a.ret());
-    run_into(sums.view);
+    scatter_into(sums.view, at, dim, loop, src, value);
     sums.store();
   } else {
     copy_into_result(a.ret(), x);
-    run_into(out);
+    scatter_into(out, at, dim, loop, src, value);
   }
 }
 
@@ -215,6 +219,7 @@ void scatter_value_kernel(const rb::Args& a) {
   run_scatter<false>(a, scatter_loop(item_size(a.ret())), nullptr, value);
 }
 
+// Store the neutral element of the maximum if `Largest`, else that of the product.
 template <bool Largest>
 void fill_neutral(int dtype, void* to) {
   visit_dtype(dtype, [&](auto tag) {
@@ -225,8 +230,8 @@ void fill_neutral(int dtype, void* to) {
   });
 }
 
-// Reductions into the places of an index; what stood there does not take part unless
-// `include_self`.
+// Scatter with a maximum if `Largest`, else with a product. The elements of the input at the
+// indices take part only if `include_self`.
 template <bool Largest>
 void scatter_reduce_kernel(const rb::Args& a, bool include_self) {
   const RbTensor& x = a.tensor(0);
@@ -238,26 +243,15 @@ void scatter_reduce_kernel(const rb::Args& a, bool include_self) {
   check_index_shape("scatter_reduce", at, out, dim, true, "input");
   check_index_shape("scatter_reduce", at, src, dim, false, "src");
   const Accumulator joined(x, a.ret());
-  const View target = at_least_1d(joined.view);
-  IndexStep step{0, nullptr};
-  const auto run = [&](Loop loop, const char* from, const View* strides) {
-    LoopSpace s;
-    set_space(s, at, 2, step);
-    s.out = target.data;
-    step.bytes = freeze_dim(target, dim, s.out_strides);
-    s.in[0] = at.data;
-    set_bytes(s.in_strides[0], at);
-    s.in[1] = from;
-    for (int d = 0; d < s.ndim; ++d)
-      s.in_strides[1][d] = strides ? strides->strides[d] * strides->item() : 0;
-    run_split(s, loop, int64_t{1} << dim);
-  };
+  const View& target = joined.view;
   if (!include_self) {
     alignas(16) char neutral[16];
     fill_neutral<Largest>(target.dtype, neutral);
-    run(scatter_loop(target.item()), neutral, nullptr);
+    scatter_into(target, at, dim, scatter_loop(target.item()), nullptr, neutral);
   }
-  run(Largest ? scatter_maximum_loop(src.dtype) : scatter_multiply_loop(src.dtype), src.data, &src);
+  scatter_into(target, at, dim,
+               Largest ? scatter_maximum_loop(src.dtype) : scatter_multiply_loop(src.dtype), &src,
+               nullptr);
   joined.store();
 }
 void scatter_amax_kernel(const rb::Args& a) { scatter_reduce_kernel<true>(a, a.boolean(4)); }
@@ -279,11 +273,12 @@ void set_line_index(LoopSpace& s, const View& at, const View& slices, int dim) {
     s.in_strides[0][d] = d == dim ? static_cast<int64_t>(sizeof(int64_t)) : 0;
 }
 
-// Stretches of an index in which each element is one more than the one before.
+// A stretch of an index in which each element is one more than the one before.
 struct Stretch {
-  int64_t first, from, length;  // place in the index, value there
+  int64_t first, from, length;  // position in the index, and index value at that position
 };
-// None if they turn out to be shorter than `shortest` on average.
+// Split an index into stretches of at most `longest` elements. Returns none if they are shorter
+// than `shortest` on average.
 std::vector<Stretch> stretches_of(const int64_t* index, int64_t n, int64_t shortest,
                                   int64_t longest) {
   constexpr int64_t kPatience = 16;
@@ -299,8 +294,8 @@ std::vector<Stretch> stretches_of(const int64_t* index, int64_t n, int64_t short
   return found;
 }
 
-// index_select of row-major x where slices, or several slices that follow each other in x and in
-// the result, are runs worth a memcpy. Whether it was done.
+// index_select of row-major x by memcpy, if a slice or several consecutive slices make runs that
+// are long enough. Returns whether it did so.
 bool select_runs(const View& x, const CheckedIndex& index, const View& out, int dim) {
   constexpr int64_t kShortest = 64, kLongest = 1 << 16;  // bytes of a run
   int64_t outer = 1, slice = x.item();
@@ -329,8 +324,8 @@ bool select_runs(const View& x, const CheckedIndex& index, const View& out, int 
   return true;
 }
 
-// index_select along the last dimension of row-major x, of elements of 4 and 8 bytes. Whether it
-// was done.
+// index_select along the last dimension of row-major x, for elements of 4 or 8 bytes. Returns
+// whether it did so.
 bool select_elements(const View& x, const CheckedIndex& index, const View& out, int dim) {
   if (dim != x.ndim - 1 || x.ndim < 2 || !is_dense(x) || !is_dense(out)) return false;
   const int64_t n = index.view.numel(), size = x.shape[dim];

@@ -13,8 +13,8 @@ bool before(C a, C b) {  // NaN counts as the largest
   return (a < b) | (is_nan(b) & !is_nan(a));
 }
 
-// How many of the sorted keys stand before the value, or also those that equal it if `Right`. Every
-// search takes the same steps, without branches, so that those of several values overlap.
+// The number of sorted keys before the value, including equal keys if `Right`. The steps have no
+// branches that depend on the value, so the processor overlaps the searches of several values.
 template <bool Right, class C>
 int64_t place_of(C value, const C* keys, int64_t n) {
   const auto passes = [value](C key) { return Right ? !before(value, key) : before(key, value); };

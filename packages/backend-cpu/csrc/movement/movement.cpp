@@ -117,7 +117,7 @@ void triangle_kernel(const rb::Args& a) {
           }
           const int64_t edge = row % rows + diagonal;  // the last column of the lower triangle
           const int64_t split = std::clamp<int64_t>(Lower ? edge + 1 : edge, 0, cols);
-          // Columns [first, first + n) from `from`, at a distance of `step` bytes.
+          // Fill columns [first, first + n) from elements at `data` that lie `step` bytes apart.
           const auto fill = [&](int64_t first, int64_t n, const char* data, int64_t step) {
             LoopArgs run;
             run.n = n;

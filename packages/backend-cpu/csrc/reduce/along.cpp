@@ -194,10 +194,11 @@ void affine_scan_kernel(const rb::Args& a) {
   });
 }
 
-// ---- cummax, cummin: running extremes and where each stands last; NaN counts as the extreme
+// ---- cummax, cummin: running extremes and their last positions; NaN counts as the extreme
 
-// The largest (smallest) of each of `Width` lines up to element i, for all i. The lines begin at
-// from[l], element i of a line is `step` further on; the same of both results.
+// Scan `Width` lines: element i of the results is the largest (smallest) of elements [0, i] and its
+// position. Line l begins at from[l], values[l] and places[l], and its elements lie `step`,
+// `value_step` and `place_step` apart.
 template <bool Max, int Width, class T>
 void scan_lines(const T* const* from, int64_t step, T* const* values, int64_t value_step,
                 int64_t* const* places, int64_t place_step, int64_t n) {
@@ -224,7 +225,7 @@ void scan_lines(const T* const* from, int64_t step, T* const* values, int64_t va
   }
 }
 
-// The same of `cols` lines that lie side by side, here and in both results.
+// The same for `cols` lines that lie side by side in the input and in both results.
 constexpr int64_t kStrip = 128;
 template <bool Max, class T>
 void scan_columns(const T* from, int64_t step, T* values, int64_t value_step, int64_t* places,

@@ -22,7 +22,8 @@ double dot(const T* x, const T* y, int64_t n) {
   return blocked_sum<T>(n, Products<T>{x, y});
 }
 
-// `Max` or the smallest of Sets * kSumLanes lanes; once a lane holds NaN it keeps it.
+// The largest element if `Max`, else the smallest, in Sets * kSumLanes lanes. A lane that holds a
+// NaN keeps it.
 template <class T, bool Max, int Sets>
 RB_INLINE T extreme_of_lanes(const T* x, int64_t n) {
   constexpr int W = kLanes<T>, P = kParts<T>;
@@ -59,7 +60,7 @@ RB_INLINE T extreme_of_lanes(const T* x, int64_t n) {
       }
       *reinterpret_cast<V*>(flat + p * W) = lanes[p];
     }
-    if constexpr (Sets > 1) {  // a tree, which is shorter
+    if constexpr (Sets > 1) {  // a tree has a shorter chain of comparisons
 #pragma GCC unroll 4
       for (int step = kSumLanes / 2; step > 0; step /= 2) {
 #pragma GCC unroll 8
@@ -88,8 +89,8 @@ RB_INLINE bool has_both_zeros(const T* x, int64_t n) {
   return plus && minus;
 }
 
-// Of equal zeros and of several NaNs the order of the lanes decides: then a single set of them is
-// looked through, as it is at any length.
+// Among zeros of both signs and among several NaNs the result depends on the order of the lanes. In
+// these cases a second pass uses a single set of lanes, as short runs do.
 template <class T, bool Max>
 T extreme(const T* x, int64_t n) {
   constexpr int kSets = kParts<T> < 4 ? 4 / kParts<T> : 1;  // four chains of comparisons

@@ -49,7 +49,7 @@ RB_INLINE __m512d shifted(__m512d v, __m512d fill) {
 #endif
 
 #if defined(__AVX512F__)
-// The last elements of eight scanned groups, by the same tree.
+// The last elements of eight scanned groups, computed by the same tree as the scan.
 template <bool Product, class T>
 RB_INLINE __m512d last_of_groups(const T* x) {
   __m512d pairs[4], fours[2];
@@ -58,7 +58,7 @@ RB_INLINE __m512d last_of_groups(const T* x) {
     const __m512d a = load_group(x + 2 * k * kGroup), b = load_group(x + (2 * k + 1) * kGroup);
     pairs[k] = join_group<Product>(_mm512_unpackhi_pd(a, b), _mm512_unpacklo_pd(a, b));
   }
-  const auto halves = [](__m512d a, __m512d b) {  // pairs of neighbours lie in 128 bits each
+  const auto halves = [](__m512d a, __m512d b) {  // each 128 bits hold two neighbours
     return join_group<Product>(_mm512_shuffle_f64x2(a, b, 0xdd), _mm512_shuffle_f64x2(a, b, 0x88));
   };
   fours[0] = halves(pairs[0], pairs[1]);
