@@ -27,6 +27,14 @@ def accumulation_dtype(dtype: Any) -> Any:
     return _C.float32 if dtype in (_C.float16, _C.bfloat16) else dtype
 
 
+def dense_format(input: Tensor) -> Any:
+    """channels_last or channels_last_3d for a tensor that is contiguous only in it, else contiguous_format."""
+    last = {4: _C.channels_last, 5: _C.channels_last_3d}.get(input.ndim)
+    if last is None or input.is_contiguous() or not input.is_contiguous(memory_format=last):
+        return _C.contiguous_format
+    return last
+
+
 def set_printoptions(**options: Any) -> None:
     """Set how tensors are printed; see rabbet._printing.set_printoptions."""
     from ._printing import set_printoptions as set_options
@@ -47,7 +55,7 @@ def tensor(
 ) -> Tensor:
     """Copy `data` (numbers, nested sequences, arrays, tensors) into a new tensor.
 
-    Warns where `data` is a tensor, as PyTorch does: `clone()` copies those.
+    Warns if `data` is a tensor, as PyTorch does; `clone()` copies a tensor without the warning.
 
     Raises:
         ValueError: if nested sequences differ in length.
@@ -69,7 +77,7 @@ def warn_of_copy(function: str) -> None:
 
 
 def copied(data: Any, dtype: Any, device: Any, requires_grad: bool, pin_memory: bool) -> Tensor:
-    """A new tensor of `data`; the arguments of `tensor()`."""
+    """As `tensor()`, without its warning."""
     made = _C.tensor(data, dtype, device)
     if pin_memory:
         made = made.pin_memory()

@@ -6,30 +6,23 @@ from collections.abc import Sequence
 
 from .. import _C
 from .._C import Tensor
+from .._functions import dense_format
+from .._interpolation import KEYS, along, far, near
 
 _op = _C.op
-_KEYS = -0.75  # Keys' parameter of cubic interpolation (Keys 1981)
-
-
-def _near(d: Tensor) -> Tensor:
-    return ((_KEYS + 2) * d - (_KEYS + 3)) * d * d + 1
-
-
-def _far(d: Tensor) -> Tensor:
-    return ((_KEYS * d - 5 * _KEYS) * d + 8 * _KEYS) * d - 4 * _KEYS
 
 
 def _near_slope(d: Tensor) -> Tensor:
-    return (3 * (_KEYS + 2) * d - 2 * (_KEYS + 3)) * d
+    return (3 * (KEYS + 2) * d - 2 * (KEYS + 3)) * d
 
 
 def _far_slope(d: Tensor) -> Tensor:
-    return (3 * _KEYS * d - 10 * _KEYS) * d + 8 * _KEYS
+    return (3 * KEYS * d - 10 * KEYS) * d + 8 * KEYS
 
 
 def _cubic(part: Tensor) -> list[Tensor]:
-    """The weights of the four neighbours of a point `part` after the second."""
-    return [_far(part + 1), _near(part), _near(1 - part), _far(2 - part)]
+    """The weights of the four neighbours of a point that lies `part` after the second one."""
+    return [far(part + 1), near(part), near(1 - part), far(2 - part)]
 
 
 def _cubic_slopes(part: Tensor) -> list[Tensor]:
@@ -47,10 +40,10 @@ def _cubic_slopes(part: Tensor) -> list[Tensor]:
 def _taps(
     like: Tensor, n: int, out: int, step: float, mode: str, align_corners: bool
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """For each neighbour of the results its index in a line of `n` elements, and its weight."""
+    """The index, in a line of `n` elements, and the weight of each neighbour of the results."""
     device = like.device
     if mode in ("nearest", "nearest-exact"):
-        # float32 whatever the dtype: a rounding decides which neighbour is taken.
+        # Always in float32, as in PyTorch: its rounding decides which neighbour is taken.
         places = _op("arange")(out, dtype=_C.float32, device=device)
         places = places + 0.5 if mode == "nearest-exact" else places
         scale = _op("full")([], step, dtype=_C.float32, device=device)
@@ -72,17 +65,9 @@ def _check_steps(what: str, steps: Sequence[float], rank: int) -> None:
         raise _C.ArgumentError(f"{what}: `steps` must be {rank} floats, got {len(steps)}")
 
 
-def _along(values: Tensor, dim: int, ndim: int) -> Tensor:
-    return values.reshape([-1 if d == dim else 1 for d in range(ndim)])
-
-
 def _laid_out(x: Tensor, like: Tensor) -> Tensor:
-    """In the dtype and the memory format of `like`."""
-    x = x.to(like.dtype)
-    last = {4: _C.channels_last, 5: _C.channels_last_3d}.get(like.ndim)
-    if last is None or like.is_contiguous() or not like.is_contiguous(memory_format=last):
-        return x.contiguous()
-    return x.contiguous(memory_format=last)
+    """`x` in the dtype and the memory format of `like`."""
+    return x.to(like.dtype).contiguous(memory_format=dense_format(like))
 
 
 def resample(
@@ -94,7 +79,7 @@ def resample(
         terms = []
         for index, weight in _taps(x, x.shape[d], size[d - 2], steps[d - 2], mode, align_corners):
             term = x.index_select(d, index)
-            terms.append(term if weight is None else term * _along(weight, d, x.ndim))
+            terms.append(term if weight is None else term * along(weight, d, x.ndim))
         x = _total(terms)
     return _laid_out(x, input)
 
@@ -108,7 +93,7 @@ def resample_dx(
         sizes = [*x.shape[:d], shape[d], *x.shape[d + 1 :]]
         total = x.new_zeros(sizes)
         for index, weight in _taps(x, shape[d], x.shape[d], steps[d - 2], mode, align_corners):
-            term = x if weight is None else x * _along(weight, d, x.ndim)
+            term = x if weight is None else x * along(weight, d, x.ndim)
             total = total.index_add(d, index, term)
         x = total
     return _laid_out(x, g)
@@ -127,7 +112,7 @@ def _total(terms: Sequence[Tensor]) -> Tensor:
 def _inside(
     x: Tensor, slope: Tensor, n: int, padding_mode: str, align: bool
 ) -> tuple[Tensor, Tensor]:
-    """Coordinates brought into the input, as far as the padding mode says, and their derivatives."""
+    """Coordinates moved into the input as the padding mode asks, and their derivatives."""
     if padding_mode == "zeros":
         return x, slope
     if padding_mode == "reflection":
@@ -179,7 +164,7 @@ def _direction(x: Tensor, n: int, mode: str, padding_mode: str, align: bool) -> 
 def _corners(
     sizes: Sequence[int], grid: Tensor, mode: str, padding_mode: str, align: bool
 ) -> list[tuple[Tensor, Tensor, tuple[_Tap, ...]]]:
-    """For each neighbour of the points its index in the flattened plane, whether it is inside, and its taps."""
+    """Each neighbour of the points: its index in the flattened plane, whether it is inside, and its taps."""
     rank, points = len(sizes), [grid.shape[0], math.prod(grid.shape[1:-1])]
     taps = [
         _direction(grid.select(-1, rank - 1 - d).reshape(points), n, mode, padding_mode, align)
@@ -196,7 +181,7 @@ def _corners(
 
 
 def _weight(corner: tuple[_Tap, ...], by: int | None = None) -> Tensor:
-    """The product of the weights, in direction `by` of the derivative."""
+    """The product of the weights of the taps; in direction `by`, the slope replaces the weight."""
     weight = None
     for d, tap in enumerate(corner):
         factor = tap.slope if d == by else tap.weight
@@ -206,7 +191,7 @@ def _weight(corner: tuple[_Tap, ...], by: int | None = None) -> Tensor:
 
 
 def _values(flat: Tensor, index: Tensor, valid: Tensor) -> Tensor:
-    """The elements (N, C, points) of the flattened planes, 0 outside."""
+    """The elements of the flattened planes at `index`, as (N, C, points); 0 where not `valid`."""
     batch, channels = flat.shape[:2]
     found = flat.gather(2, index.unsqueeze(1).expand([batch, channels, index.shape[1]]))
     return _op("where")(valid.unsqueeze(1), found, 0.0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import rabbet
 from rabbet import Tensor, ops
+from rabbet._functions import dense_format
 
 from .._accumulate import accumulated
 from ._dtypes import refuse
@@ -26,14 +26,6 @@ def sizes_of(value: Sizes, rank: int, name: str, op: str) -> list[int]:
         wanted = f"an int or {rank} int{'s' if rank > 1 else ''}"
         raise RuntimeError(f"{op}: expected {name} to be {wanted}, got {tuple(value)}")
     return sizes
-
-
-def format_of(input: Tensor) -> Any:
-    """The memory format that results of padding and resampling keep."""
-    last = {4: rabbet.channels_last, 5: rabbet.channels_last_3d}.get(input.ndim)
-    if last is None or input.is_contiguous() or not input.is_contiguous(memory_format=last):
-        return rabbet.contiguous_format
-    return last
 
 
 def same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
@@ -344,7 +336,7 @@ def pad(
         refuse("pad", input, rabbet.bool)
     if value is not None and value != 0:
         raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
-    kept = rabbet.contiguous_format if mode == "circular" else format_of(input)
+    kept = rabbet.contiguous_format if mode == "circular" else dense_format(input)
     for i in range(len(widths) // 2):
         before, after = widths[2 * i], widths[2 * i + 1]
         if before == 0 and after == 0:

@@ -6,9 +6,9 @@ import math
 
 import rabbet
 from rabbet import Tensor
+from rabbet._interpolation import KEYS, along, far, near
 
-_KEYS = -0.75  # Keys' parameter of interpolation (Keys 1981)
-_KEYS_ANTIALIAS = -0.5  # and of the cubic filter that is stretched (as Pillow's)
+_KEYS_ANTIALIAS = -0.5  # of the cubic filter that is stretched (as Pillow's)
 
 
 def source_step(n: int, out: int, scale: float | None, align_corners: bool) -> float:
@@ -18,28 +18,15 @@ def source_step(n: int, out: int, scale: float | None, align_corners: bool) -> f
     return 1.0 / scale if scale is not None and scale > 0 else n / out
 
 
-def along(values: Tensor, dim: int, ndim: int) -> Tensor:
-    """`values`, a line, as a tensor of `ndim` dimensions that lies along `dim`."""
-    return values.reshape([-1 if d == dim else 1 for d in range(ndim)])
-
-
 def _line(n: int) -> Tensor:
     return rabbet.arange(n, dtype=rabbet.float64, device="cpu")
-
-
-def _near(d: Tensor, a: float) -> Tensor:
-    return ((a + 2) * d - (a + 3)) * d * d + 1
-
-
-def _far(d: Tensor, a: float) -> Tensor:
-    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
 
 def _kernel(d: Tensor, cubic: bool, a: float) -> Tensor:
     """The value at the distance `d` >= 0 of Keys' cubic kernel or of the linear one."""
     if not cubic:
         return rabbet.clamp(1 - d, min=0.0)
-    return rabbet.where(d < 1, _near(d, a), _far(d, a)).masked_fill(d >= 2, 0.0)
+    return rabbet.where(d < 1, near(d, a), far(d, a)).masked_fill(d >= 2, 0.0)
 
 
 def antialias_windows(
@@ -79,7 +66,7 @@ def _interpolation_windows(
     taps = 4 if cubic else 2
     order = _line(taps)
     offsets = order - (taps // 2 - 1)
-    weights = _kernel(rabbet.abs(offsets - part), cubic, _KEYS)
+    weights = _kernel(rabbet.abs(offsets - part), cubic, KEYS)
     indices = rabbet.clamp(first + offsets, 0.0, n - 1.0)
     same = indices.unsqueeze(2) == indices.unsqueeze(1)
     before = order.unsqueeze(0) <= order.unsqueeze(1)

@@ -9,12 +9,14 @@ from typing import Any
 
 import rabbet
 from rabbet import Tensor, ops
+from rabbet._functions import dense_format
+from rabbet._interpolation import along
 
 from .._accumulate import accumulated
 from ._dtypes import INTEGERS, refuse, require_floating
-from .convolution import Sizes, format_of, pad, sizes_of
+from .convolution import Sizes, pad, sizes_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from .resampling import along, antialias_windows, resize_uint8, source_step
+from .resampling import antialias_windows, resize_uint8, source_step
 
 _resample = ops.resample
 _grid_sample = ops.grid_sample
@@ -313,7 +315,7 @@ def interpolate(
         )
     if nearest:
         factors = [
-            # As PyTorch: for these two sizes the scale is not that given.
+            # PyTorch ignores the given scale for these two sizes.
             None if mode == "nearest" and out in (n, 2 * n) else factor
             for n, out, factor in zip(input.shape[2:], sizes, scales, strict=True)
         ]
@@ -331,7 +333,7 @@ def interpolate(
             result = _filtered(*args)
         elif result.shape[d + 2] != sizes[d]:
             result = resize_uint8(*args, antialias)
-    return result.to(input.dtype).contiguous(memory_format=format_of(input))
+    return result.to(input.dtype).contiguous(memory_format=dense_format(input))
 
 
 def _steps(
