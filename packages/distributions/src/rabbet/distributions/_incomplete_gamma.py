@@ -1,8 +1,8 @@
-"""The regularized incomplete gamma function P(a, x) with derivatives by both, and how its quantiles move with a.
+"""The regularized incomplete gamma function P(a, x), its derivatives by both arguments, and that of its quantiles by a.
 
-The latter in float64: up to a = 400 by the power series for x <= a + 1 and by Legendre's continued fraction of 1 - P above;
-beyond by the expansion of the quantile in the normal quantile z (Goldberg and Levine 1946). The numbers of terms give 13 digits
-up to 400; beyond it is 8.
+The derivative of the quantiles is computed in float64: up to a = 400 from the power series of P for x <= a + 1 and from Legendre's
+continued fraction of 1 - P above, beyond a = 400 from the expansion of the quantile in the normal quantile z (Goldberg and Levine
+1946). The numbers of terms give 13 digits up to a = 400 and 8 digits beyond.
 """
 
 from typing import Any
@@ -17,24 +17,19 @@ _FRACTION_TERMS = 120
 _LARGE = 400.0
 
 
-def _choose(a: Tensor, log_x: Tensor, left: Any, right: Any, large: Any) -> Tensor:
-    """Each of three functions of (a, x) or (a, log(x)) where it is good."""
+def quantile_slope(a: Tensor, log_x: Tensor) -> Tensor:
+    """d log(x) / da at constant P(a, x): minus the derivative of P by a over the density, over x."""
     x = log_x.exp()
     is_large = a > _LARGE
     small = rabbet.where(is_large, 1.0, a)
     is_left = x <= small + 1
-    value = rabbet.where(
+    slope = rabbet.where(
         is_left,
-        left(small, rabbet.where(is_left, log_x, 0.0)),
-        right(small, rabbet.where(is_left | is_large, small + 2, x)),
+        _slope_left(small, rabbet.where(is_left, log_x, 0.0)),
+        _slope_right(small, rabbet.where(is_left | is_large, small + 2, x)),
     )
     big = rabbet.where(is_large, a, _LARGE)
-    return rabbet.where(is_large, large(big, rabbet.where(is_large, x, _LARGE)), value)
-
-
-def quantile_slope(a: Tensor, log_x: Tensor) -> Tensor:
-    """d log(x) / da at constant P(a, x): minus the derivative of P by a over the density, over x."""
-    return _choose(a, log_x, _slope_left, _slope_right, _slope_large)
+    return rabbet.where(is_large, _slope_large(big, rabbet.where(is_large, x, _LARGE)), slope)
 
 
 def _scaled_density(a: Tensor, log_x: Tensor) -> Tensor:
@@ -42,21 +37,16 @@ def _scaled_density(a: Tensor, log_x: Tensor) -> Tensor:
     return (a * log_x - log_x.exp() - a.lgamma()).exp()
 
 
-def _series(a: Tensor, log_x: Tensor) -> tuple[Tensor, Tensor]:
-    """P over `_scaled_density`, the sum of x^n / (a * ... * (a + n)); and minus its derivative by a with x^a / gamma."""
+def _slope_left(a: Tensor, log_x: Tensor) -> Tensor:
+    """From P over `_scaled_density`, the sum of x^n / (a * ... * (a + n)): each term times its logarithmic derivative."""
     x = log_x.exp()
     term, psi = 1 / a, (a + 1).digamma()
-    total, slope = term, term * (psi - log_x)
+    slope = term * (psi - log_x)
     for n in range(1, _SERIES_TERMS):
         term = term * x / (a + n)
         psi = psi + 1 / (a + n)
-        total = total + term
         slope = slope + rabbet.where(term == 0, 0.0, term * (psi - log_x))
-    return total, slope
-
-
-def _slope_left(a: Tensor, log_x: Tensor) -> Tensor:
-    return _series(a, log_x)[1]
+    return slope
 
 
 def _fraction(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
