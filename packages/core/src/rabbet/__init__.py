@@ -268,10 +268,10 @@ class _Ops:
         return _C.op(name)
 
     def load_library(self, path: object) -> None:
-        """Load a library that exports `rabbet_plugin_v0`, which registers its operators, kernels and layers.
+        """Load a plugin: a library that exports `rabbet_plugin_v0` and registers operators, kernels or layers.
 
         Raises:
-            OSError: if it cannot be read, or is no plugin, as a library of operators for PyTorch is none.
+            OSError: if the library cannot be read or is not a plugin. Libraries of operators for PyTorch are not.
             PluginError: if the plugin does not load.
         """
         library = _os.path.abspath(path)  # type: ignore[call-overload]

@@ -86,7 +86,7 @@ def rescan() -> None:
 
 
 def is_plugin(library: str) -> bool:
-    """Whether a library exports a plugin's entry; nothing of it runs."""
+    """Whether a library exports the entry point of a plugin. The library is not loaded."""
     with open(library, "rb") as file:
         return b"rabbet_plugin_v0\0" in file.read()
 

@@ -290,7 +290,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
         return matrix_power(_OPERATORS["inv"](A), -n, out=out)
     if n == 0:
         identity = rabbet.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        # A copy of A, written over, requires grad where A does, as PyTorch's result.
+        # Written over a copy of A, the result requires grad if A does, as in PyTorch.
         return _destinations.write(what, A.clone().copy_(identity), out)
     found: Tensor | None = None
     square = A

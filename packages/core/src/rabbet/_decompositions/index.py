@@ -78,7 +78,7 @@ def _slices(name: str, input: Tensor, dim: int | None) -> Tensor:
 
 
 def _runs(x: Tensor, return_groups: bool, return_counts: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The first of equal neighbours, to which of them each belongs, and how many there are; the latter if asked for."""
+    """The first element of each run of equal neighbours and, if asked for, the run of each element and the lengths."""
     different = x[1:] != x[:-1]
     n = x.size(0)
     fresh = _ops("ones")(n, dtype=_C.bool, device=x.device)

@@ -163,7 +163,7 @@ def lu(A: Tensor, *, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _by_columns(x: Tensor) -> Tensor:
-    """A copy of matrices that is column-major."""
+    """A column-major copy of matrices."""
     return x.mT.clone(memory_format=rabbet.contiguous_format).mT
 
 
@@ -326,7 +326,7 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
             f"{what}: tau dtype {tau.dtype} does not match input dtype {input.dtype}"
         )
     if input.numel() == 0 or tau.shape[-1] == 0:
-        # The identity, which requires grad where the input does, as PyTorch's result.
+        # The identity; like PyTorch's result, it requires grad if the input does.
         return input.clone().copy_(rabbet.eye(m, n, dtype=input.dtype, device=input.device))
     return _op("_linalg_householder_product")(input, tau)
 
@@ -562,7 +562,7 @@ def lstsq(
     values = values[..., : min(m, n)]
     solution = _op("_linalg_lstsq_solution")(A, B, found, float(limit))
     empty = rabbet.empty(0, dtype=values.dtype, device=self.device)
-    # Requires grad where the solution does, as PyTorch's, without elements too.
+    # As in PyTorch, residuals without elements require grad if the solution does.
     residuals = solution.abs().flatten()[:0].clone() if solution.requires_grad else empty
     # gels takes full rank for granted; with the other drivers it depends on the data.
     if m > n and used != "gelsy" and (used == "gels" or bool((rank == n).all())):

@@ -285,7 +285,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None) -> Tensor:
 
 def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: str | None) -> Tensor:
     d = x1.unsqueeze(-2) - x2.unsqueeze(-3)
-    # The largest of no differences is 0.
+    # Without columns every distance is 0, including the largest of no differences.
     return d.sum(-1) if x1.shape[-1] == 0 else _ops("norm")(d, p, -1)
 
 

@@ -107,7 +107,7 @@ def combinations(input: Tensor, r: int, with_replacement: bool) -> Tensor:
     n, repeats = input.numel(), int(with_replacement)
     chosen = _ops("arange")(n, device=input.device).unsqueeze(1)
     for k in range(2, r + 1):
-        # Each row is continued by the places behind its last one, or by that one too.
+        # Each row continues with every later place and, if places repeat, also with its last one.
         last = chosen.select(1, -1)
         following = n - 1 + repeats - last
         ends = following.cumsum(0)

@@ -87,12 +87,12 @@ _SPECIAL = {
 
 
 class Reading(NamedTuple):
-    """How a pickle is read beyond what all of PyTorch's files have."""
+    """How to read the parts of a pickle that only packages have."""
 
-    find: Callable[[str, str], Any]  # what a name is that is not PyTorch's
-    persistent: Callable[
-        [tuple[Any, ...]], Any
-    ]  # the object of a persistent id that is no storage's
+    # The object of a module and a name outside PyTorch.
+    find: Callable[[str, str], Any]
+    # The object of a persistent id, if that is not the id of a storage.
+    persistent: Callable[[tuple[Any, ...]], Any]
 
 
 def unpickle(
@@ -107,7 +107,7 @@ def unpickle(
     Args:
         storage: the storage of a persistent id.
         module: whose `Unpickler` runs; None: Python's pickle.
-        more: what else a package's pickles hold.
+        more: for the pickles of packages.
     """
     base: Any = (pickle if module is None else module).Unpickler
 
@@ -131,11 +131,8 @@ def unpickle(
             if more is not None and isinstance(key, tuple):
                 if key[:1] != ("storage",):
                     return more.persistent(key)
-                key = (
-                    *key[:2],
-                    *(str(part) for part in key[2:3]),
-                    *key[3:],
-                )  # a number in packages
+                # Packages number their storages; other files give them names.
+                key = (*key[:2], *(str(part) for part in key[2:3]), *key[3:])
             with structure.refusing("a persistent id of the file is damaged", UnpicklingError):
                 checked = StorageKey.of(key)
             return storage(checked)
@@ -159,12 +156,14 @@ def unpickle(
 
 
 class Writing(NamedTuple):
-    """How a pickle is written beyond what all of PyTorch's files have."""
+    """How to write the parts of a pickle that only packages have."""
 
-    # Module and name of what is not rabbet's, and the class whose attribute it is; None: its module's.
+    # The module and the name of an object outside rabbet, and the class that has it as an attribute; None: the module.
     name: Callable[[Any, str | None], tuple[str, str, Any]]
-    written: Callable[[str, str], None]  # told of each module and name
-    persistent: Callable[[Any], tuple[Any, ...] | None]  # a persistent id; None: a usual object
+    # Called with each module and name that is written.
+    written: Callable[[str, str], None]
+    # The persistent id of an object; None: it is pickled as usual.
+    persistent: Callable[[Any], tuple[Any, ...] | None]
 
 
 def pickled(
@@ -181,7 +180,7 @@ def pickled(
         storages: takes the storages that the value's tensors show.
         suffix: what ends each persistent id.
         module: whose `Pickler` writes; None: Python's pickle. Only that one gives rabbet's names as PyTorch's.
-        more: what else a package's pickles hold; only with Python's pickle.
+        more: for the pickles of packages; only with Python's pickle.
     """
     is_usual = module is None or module is pickle
     base: Any = pickle._Pickler if is_usual else module.Pickler

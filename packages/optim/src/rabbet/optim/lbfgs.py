@@ -15,7 +15,7 @@ from .optimizer import Optimizer
 
 __all__ = ["LBFGS"]
 
-# What a step keeps, in the order of PyTorch's files.
+# The state that a step leaves to the next one, in the order of PyTorch's files.
 _KEPT = (
     "func_evals", "n_iter", "al", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss",
 )  # fmt: skip

@@ -107,7 +107,7 @@ def instance_norm(
     """Normalise each channel of each item of (N, C, *) over its positions."""
     if input.ndim < 3:
         raise RuntimeError(f"instance_norm: expected (N, C, *), got shape {tuple(input.shape)}")
-    input = input.contiguous()  # in other memory formats too, the result is row-major
+    input = input.contiguous()  # the result is row-major in every memory format
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     _values_per_channel("instance_norm", input, running_mean, running_var)
