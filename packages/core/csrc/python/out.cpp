@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "call/check_results.h"
 #include "call/destinations.h"
 #include "convert.h"
 #include "run_overload.h"
@@ -19,13 +20,8 @@ std::string in_brackets(const int64_t* sizes, size_t n) {
   return text + "]";
 }
 
-bool has_param(const Op& op, int type) {
-  return std::any_of(op.params.begin(), op.params.end(),
-                     [&](const Param& p) { return p.type == type; });
-}
-
-// Factories, those that take tensors too.
-bool makes_tensors(const Op& op) { return op.creation || has_param(op, RB_A_DEVICE); }
+// Whether it is a factory; some of them take tensors.
+bool makes_tensors(const Op& op) { return op.creation || takes_device(op); }
 
 bool is_range(const Op& op) { return op.base == "arange"; }
 
@@ -33,7 +29,9 @@ bool is_range(const Op& op) { return op.base == "arange"; }
 bool fills_any_shape(const Op& op) {
   // PyTorch warns for `arange`, and for `normal` where its moments are tensors.
   if (makes_tensors(op)) return !is_range(op);
-  return has_param(op, RB_A_GENERATOR) && op.base != "normal";
+  const bool takes_generator = std::any_of(op.params.begin(), op.params.end(),
+                                           [](const Param& p) { return p.type == RB_A_GENERATOR; });
+  return takes_generator && op.base != "normal";
 }
 
 // False: the warning is an error. A destination without elements is there to be resized.
@@ -114,8 +112,9 @@ PyObject* run_out_list(const char* name, const Overload& overload, const RbValue
 void take_dtype(const Op& op, const RbTensor* out, RbValue* values, bool inplace) {
   const bool follows =
       !op.dtype_text.empty() && op.dtype_text[0].find("else dtype") != std::string::npos;
-  const bool keeps = inplace || makes_tensors(op) || op.info.kind == RB_KIND_ALONG;
-  if (!follows && !makes_tensors(op)) return;
+  const bool makes = makes_tensors(op);
+  if (!follows && !makes) return;
+  const bool keeps = inplace || makes || op.info.kind == RB_KIND_ALONG;
   for (int i = 0; i < op.info.nargs; ++i) {
     const Param& p = op.params[i];
     const bool complex = values[i].tag == RB_TENSOR && is_complex(values[i].v.t->dtype_id);

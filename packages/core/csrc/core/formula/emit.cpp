@@ -233,9 +233,7 @@ class Evaluation {
     std::vector<Question> options{question(Question::kIsTensor)};
     if (numbers_stand_in_) options.push_back(question(Question::kIsNumber));
     if (x.kind == Symbol::kOptional) options.push_back(question(Question::kIsNone));
-    const std::vector<Question> asked = options;
-    const int at = choose("kind " + std::to_string(x.index), std::move(options));
-    const Question::Kind kind = asked[at].kind;
+    const Question::Kind kind = options[choose("kind " + std::to_string(x.index), options)].kind;
     if (kind == Question::kIsNone) return constant(value_none());
     if (kind == Question::kIsTensor) return symbol(Symbol::kInput, x.index);
     stand_ins_.push_back(x.index);
@@ -558,8 +556,7 @@ void drop_unused(LoopBody& body) {
                          std::make_move_iterator(kept.rend()));
 }
 
-// Only users give numbers in the place of tensors, and records that they do not see have no bodies
-// for that.
+// Only users give numbers instead of tensors, so the other records need no bodies for numbers.
 bool users_see(const Op& op) {
   return op.as_function || op.as_method || op.as_inplace || !op.exposed_in.empty();
 }
