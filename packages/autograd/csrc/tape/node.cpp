@@ -66,7 +66,7 @@ void destroy_one(Node* n, ThreadNodes& own) {
   }
   RbTensor** grad = n->grads;
   for (Meta *meta = n->metas, *end = meta + n->nrets; meta != end; ++meta, ++grad) {
-    if (__builtin_expect(*grad != nullptr, 0)) host->release(*grad);  // of a run that broke off
+    if (__builtin_expect(*grad != nullptr, 0)) host->release(*grad);  // of a run that failed
     drop_hooks(meta->hooks);
     if (meta->grad) host->release(meta->grad);
   }
@@ -242,7 +242,7 @@ namespace {
 
 void delete_meta(void* p) {
   auto* m = static_cast<Meta*>(p);
-  // Most lie in their node, and nothing else belongs to the tensor.
+  // Most records lie in their node and hold nothing that belongs to the tensor.
   const bool plain = m->embedded && !m->retains && !m->grad && !m->acc;
   if (__builtin_expect(!plain, 0)) return delete_other_meta(m);
   node_release(m->fn);

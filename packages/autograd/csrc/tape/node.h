@@ -22,7 +22,7 @@ using rb::Ref;
 using rb::tensor_value;
 using rb::ThreadGuard;
 
-// Hidden, like all that small calls read: their addresses need not be looked up.
+// Small calls read these: hidden visibility spares looking their addresses up.
 extern int32_t layer __attribute__((visibility("hidden")));
 extern int32_t slot __attribute__((visibility("hidden")));
 extern uint32_t slot_offset __attribute__((visibility("hidden")));
@@ -107,7 +107,7 @@ enum class NodeKind : uint8_t { kOp, kAccumulate, kViewWrite, kCustom, kNotDiffe
 
 namespace tape {
 
-/// What is set anew in each node.
+/// The members that are set anew in each node, also in a block that is reused.
 struct NodeState {
   std::atomic<int32_t> refs{1};
   NodeKind kind{};
@@ -118,7 +118,7 @@ struct NodeState {
   void* stream = nullptr;  // of its forward; null: the default one
   const RbOp* op = nullptr;
   const RbOpInfo* info = nullptr;
-  std::atomic<uint64_t> run{0};   // that has claimed `grads`; 0: none
+  std::atomic<uint64_t> run{0};   // the run that has claimed `grads`; 0: none
   std::atomic<uint64_t> user{0};  // see NodeLock
   std::vector<NodeHook>* hooks = nullptr;
   Notes* notes = nullptr;
@@ -137,7 +137,7 @@ struct NodeState {
 
 /// One recorded call. A block of its own: this header, then edges, saved values, output records.
 struct RbNode : tape::NodeState {
-  uint64_t layout;                // see node_blocks.h; nodes of one layout have the rest in common
+  uint64_t layout;                // see layout_of; the members below follow from it
   uint32_t bytes;                 // of the block
   uint16_t nedges, nargs, nrets;  // nargs: 0 if the derivatives read no argument
   tape::Edge* edges;
@@ -149,7 +149,7 @@ struct RbNode : tape::NodeState {
   uint32_t* out_versions;
   tape::Meta* metas;  // one per result
   RbMeta* out_metas;  // of each result
-  RbTensor** grads;   // of the results, in the run that has claimed them
+  RbTensor** grads;   // gradients of the results, in the run that has claimed them
   char* extra;        // room for lists, strings and sizes
 };
 

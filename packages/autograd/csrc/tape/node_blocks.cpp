@@ -12,7 +12,7 @@ std::mutex mutex;               // guards both lists
 ThreadNodes* all = nullptr;     // by `next`
 ThreadNodes* unused = nullptr;  // by `next_unused`
 
-// In a forked child nobody holds it.
+// A forked child gets a new mutex: the thread that holds this one is not in the child.
 [[maybe_unused]] const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { new (&mutex) std::mutex; });
 
@@ -26,7 +26,7 @@ void drop(Node*& list, ThreadNodes& own) {
 
 __thread bool thread_ended __attribute__((tls_model("initial-exec"))) = false;
 
-// Ends with its thread, behind which no node is kept.
+// Frees the nodes that its thread kept when the thread ends. Later, the thread keeps none.
 struct Keeper {
   ThreadNodes* own = nullptr;
   ~Keeper() {
@@ -63,7 +63,7 @@ ThreadNodes* make_thread_nodes() {
     all = own;
   }
 #if defined(__SANITIZE_ADDRESS__)
-  constexpr bool keeps = false;  // it sees what is freed
+  constexpr bool keeps = false;  // the sanitizer has to see each free
 #else
   constexpr bool keeps = true;
 #endif

@@ -1,5 +1,5 @@
-// Memory of nodes. A thread keeps some of the nodes that it frees, laid out: the next one of the
-// same layout needs no sizes and places to be computed.
+// Memory of nodes. A thread keeps some of the nodes that it frees. The next node of the same layout
+// reuses one of them, and its sizes and pointers need not be computed.
 #pragma once
 #include <new>
 
@@ -7,24 +7,25 @@
 
 namespace tape {
 
-/// What a thread knows of nodes. It is never freed: threads that end leave theirs to new ones.
+/// The free nodes and the counts of a thread. Never freed: a new thread takes those of an ended
+/// one.
 struct ThreadNodes {
   static constexpr int kListBits = 8;
   static constexpr int kMostFree = 512;
 
-  // Free nodes, by layout. All nodes of a list have the same one, which the first says.
+  // Free nodes, by the hash of their layout. All nodes of a list have the layout of its first node.
   Node* lists[1 << kListBits] = {};
   int free = 0;  // nodes in all lists
   int most_free = kMostFree;
-  // Nodes made less those destroyed here. Only its own thread writes; the sum over threads is
-  // right.
+  // Nodes that this thread has made, minus those that it has destroyed. Only this thread writes it,
+  // and only the sum over all threads is the number of live nodes.
   std::atomic<int64_t> live{0};
   // Nodes whose last reference went while another is being destroyed, linked through RbNode::next:
   // chains are unwound by a loop.
   Node* pending = nullptr;
   bool destroying = false;
-  ThreadNodes* next = nullptr;         // of all
-  ThreadNodes* next_unused = nullptr;  // of those whose thread has ended
+  ThreadNodes* next = nullptr;         // in the list of all
+  ThreadNodes* next_unused = nullptr;  // in the list of those whose thread has ended
 
   Node*& list(uint64_t layout) { return lists[layout * 0x9E3779B97F4A7C15u >> (64 - kListBits)]; }
   void count(int64_t by) {
@@ -39,10 +40,10 @@ inline ThreadNodes& own_nodes() {
   return __builtin_expect(own != nullptr, 1) ? *own : *make_thread_nodes();
 }
 
-constexpr size_t kRoomUnit = 32;  // in which rooms for lists grow
+constexpr size_t kRoomUnit = 32;  // the room for lists is a multiple of it
 constexpr size_t kMostRoom = UINT16_MAX;
 
-/// The numbers that a layout follows from; 0: too many, such a node is not kept.
+/// The sizes of a node as one number; 0 if they do not fit, and the node is not kept.
 inline uint64_t layout_of(const NodeShape& s) {
   const size_t room = (s.extra + kRoomUnit - 1) / kRoomUnit;
   if (__builtin_expect(room > kMostRoom, 0)) return 0;
@@ -51,9 +52,9 @@ inline uint64_t layout_of(const NodeShape& s) {
          static_cast<uint32_t>(s.nargs) << 16 | static_cast<uint32_t>(s.nedges);
 }
 
-/// A new node of which only the members behind NodeState are set. Null without memory.
+/// A new node with only the members after NodeState set. Null without memory.
 Node* new_block(NodeShape shape, uint64_t layout);
-/// The same, of the free ones if possible.
+/// The same, with the block of a free node if there is one.
 [[gnu::always_inline]] inline Node* take_block(const NodeShape& shape, ThreadNodes& own) {
   const uint64_t layout = layout_of(shape);
   Node*& list = own.list(layout);
@@ -75,8 +76,8 @@ inline void give_block(Node* n, ThreadNodes& own) {
   ++own.free;
 }
 
-/// A node without edges, arguments and results, whose metas are not set; `*extra` is the room for
-/// lists. Null without memory.
+/// A node with empty edges, arguments and results; the RbMetas of edges and results are not set.
+/// `*extra` is the room for lists. Null without memory.
 [[gnu::always_inline]] inline Node* make_node(NodeKind kind, const NodeShape& shape, char** extra) {
   ThreadNodes& own = own_nodes();
   Node* const n = take_block(shape, own);

@@ -92,9 +92,9 @@ inline int count_differentiable(const RbValue* rets, int32_t nrets) {
 
 // ---- the most frequent calls: one result like the arguments
 
-// Whether the node of a call with this result needs no room but for the result's sizes: `metas`,
-// the arguments of which shape and dtype are kept, are tensors like the result, and no list or
-// string is among what is `read`.
+// Whether the node of a call with this result needs room for the result's sizes only: the arguments
+// in `metas`, whose shape and dtype are kept, are tensors like the result, and no argument in
+// `read` is a list or a string.
 inline bool is_like_arguments(const RbValue& ret, const RbValue* args, uint64_t metas,
                               uint64_t read) {
   if (ret.tag != RB_TENSOR || !differentiable(ret.v.t->dtype_id)) return false;
@@ -109,7 +109,8 @@ inline bool is_like_arguments(const RbValue& ret, const RbValue* args, uint64_t 
   return true;
 }
 
-// Save what the derivatives read. Releases the node and the result on an error.
+// Save the arguments and the result that the derivatives read. Releases the node and the result on
+// an error.
 [[gnu::noinline]] int32_t keep_read(Node* n, const RbValue* args, RbValue* ret,
                                     const Reads& reads) {
   int32_t status = RB_OK;

@@ -10,8 +10,8 @@
 
 namespace tape {
 
-/// The arguments that a call of `level` records, a bit each, how many there are (of lists, each
-/// tensor), and the depth of its results.
+/// The recorded arguments of a call of `level`, one bit each; their number, in which each tensor of
+/// a list counts; and the depth of the results.
 struct Recorded {
   int32_t level;
   uint64_t need = 0;
@@ -27,8 +27,8 @@ struct Recorded {
   }
 };
 
-/// What the derivatives of the wanted arguments read: bits of arguments and results whose values
-/// are read, and that are mentioned at all.
+/// What the derivatives of the wanted arguments read, one bit each: the arguments and the results
+/// whose values they read, and the arguments that they mention at all.
 struct Reads {
   uint64_t save_args = 0, save_rets = 0, args = 0;
   uint32_t flags = 0;  // RB_ARG_* of the wanted arguments
@@ -41,17 +41,17 @@ struct Reads {
       flags |= a.flags;
     }
   }
-  /// The arguments of which shape and dtype are kept, a bit each.
+  /// The arguments whose shape and dtype are kept, one bit each.
   uint64_t metas(uint64_t need) const { return need | (args & ~save_args); }
 };
 
-/// Keep an argument that the derivatives read, but no list of tensors: a tensor itself where they
-/// read its value, else `meta`. `room` is for lists and strings.
+/// Keep an argument that the derivatives read and that is not a list of tensors: a tensor if they
+/// read its value, else `meta` in its place. Lists and strings are copied to `room`.
 int32_t keep_argument(Node* n, int32_t i, const RbValue& v, bool saves, const RbMeta* meta,
                       char* room);
-/// The same of a list of tensors.
+/// Keep a list of tensors that the derivatives read.
 int32_t keep_tensors(Node* n, int32_t i, const RbValue& v, char* room);
-/// Save what the derivatives read of the results, a bit each.
+/// Save the results that the derivatives read: `saved`, one bit each.
 int32_t save_results(Node* n, uint64_t saved, const RbValue* rets, int32_t nrets);
 
 /// Makes the node of any call.
@@ -78,7 +78,7 @@ struct Recorder {
   int32_t keep(Node* n, int32_t i, const RbMeta* meta, char** extra) const;
 };
 
-/// The edges of a node that is made, and what follows from the nodes that they lead to.
+/// Fills in the edges of a new node, and sets what follows from the nodes that they lead to.
 struct Links {
   Edge* next;
   uint64_t seq = 0;

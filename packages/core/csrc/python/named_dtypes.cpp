@@ -84,7 +84,7 @@ const NamedFloat kFloats[] = {
     {"float8_e8m0fnu", 14, decode_e8m0, encode_e8m0, 0x1p127, 0x1p-127, 1},
     {"float8_e4m3fnuz", 11, decode_float8<float8::kE4M3FNUZ>, encode_float8<float8::kE4M3FNUZ>, 240,
      0x1p-7, 0x1p-3},
-    // PyTorch's `eps`; the float after 1 is 0x1p-2 away.
+    // 0x1p-3 is PyTorch's `eps`, although the next float after 1 is 0x1p-2 away.
     {"float8_e5m2fnuz", 13, decode_float8<float8::kE5M2FNUZ>, encode_float8<float8::kE5M2FNUZ>,
      57344, 0x1p-15, 0x1p-3},
 };

@@ -8,8 +8,7 @@ namespace rabbet::python {
 /// The object of a dtype that core adds when a program names it, borrowed: scales of microscaling
 /// formats, and dtypes without arithmetic. Throws for other names.
 PyObject* named_dtype(const char* name);
-/// Whether elements of the dtype are real floats: of a floating dtype, or pairs of 4-bit floats,
-/// with which there is no arithmetic.
+/// Whether the dtype is a floating one, or one of pairs of 4-bit floats, which have no arithmetic.
 bool holds_floats(int dtype);
 
 }  // namespace rabbet::python

@@ -74,7 +74,7 @@ TensorRef replay(const Tensor* t, Tensor* root) {
   return set_error(RB_E_ARG, t ? "slot_set: " + std::to_string(slot) + " is not a slot"
                                : "slot_set: the tensor is null");
 }
-// `p` is in the place of `old`; one of them may be null.
+// Adjust the count of a slot in which `p` has replaced `old`, or end `old`. Either may be null.
 [[gnu::noinline]] int32_t replace_slot(int32_t slot, void* old, void* p) {
   const int more = (p != nullptr) - (old != nullptr);
   if (more) {

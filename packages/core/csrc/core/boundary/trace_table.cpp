@@ -23,7 +23,7 @@ namespace rabbet {
 
 namespace {
 
-// A layer that a plugin has added.
+// Throw unless a plugin has added the layer.
 void check_plugin_layer(const char* what, int32_t layer) {
   check_layer_id(what, layer);
   if (layer == kTransformSlot || layer == kCompositeSlot)

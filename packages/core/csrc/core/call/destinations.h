@@ -28,8 +28,8 @@ void check_destination(const Op& op, const RbTensor* target, const TensorSpec& s
 /// null if it is row-major; the record says whether the destination gets them.
 void prepare_destination(const Op& op, RbTensor* target, const TensorSpec& spec, int backend,
                          int device, const RbValue* args, int nargs, const int64_t* strides);
-/// The strides of a result that a destination of another shape follows: of elementwise ones, of
-/// compositions, and of those whose shape the kernel found.
+/// The strides that a destination of another shape takes from a result: those of elementwise
+/// operators, of compositions, and of operators whose kernels find the shape. Null for others.
 inline const int64_t* order_of(const Op& op, const RbTensor* result) {
   const bool ordered = op.info.kind == RB_KIND_ELEMENTWISE || op.info.kind == RB_KIND_COMPOSITE ||
                        op.shape_rule == ShapeRule::kData;

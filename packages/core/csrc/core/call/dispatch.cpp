@@ -293,7 +293,7 @@ int32_t call(const Op* op, const RbValue* args, int32_t nargs, RbValue* rets, in
 }
 
 namespace {
-// A copy of the call that the layer has made, or the call with values of the layer's own.
+// For a copy of the call that the layer has made, or for values of the layer's own.
 [[gnu::noinline]] int32_t redispatch_copy(const RbCall* c, int layer, const RbValue* args,
                                           int32_t nargs, RbValue* rets, int32_t nrets) {
   CallPlan below;
@@ -310,7 +310,7 @@ int32_t redispatch(const RbCall* c, int layer, const RbValue* args, int32_t narg
   const CallPlan* const plan = thread_state().plan;
   if (__builtin_expect(plan != c || plan->planned_args != args, 0))
     return redispatch_copy(c, layer, args, nargs, rets, nrets);
-  // The plan lies in a frame of this thread: what is below gets it, without a copy.
+  // The plan lies in a frame of this thread: the layers below use it without a copy.
   CallPlan& below = const_cast<CallPlan&>(*plan);
   const uint64_t keys = below.keys[0];
   below.keys[0] = keys & ((1ull << layer) - 1);

@@ -210,7 +210,7 @@ bool run_kernel(const RbCall* c, const Op& op, const Handler& handler, int backe
     const int compute = compute_dtype(op, args, nargs, inferred);
     if (!(handler.dtype_mask >> compute & 1)) {
       if (can_decline(op, handler, backend)) {
-        set_error(RB_OK, "");  // of an earlier call
+        set_error(RB_OK, "");  // the message is one of an earlier call
         return false;
       }
       if (is_added(compute)) {
@@ -394,7 +394,7 @@ inline bool has_one_backend(const CallPlan& c) {
 inline bool find_direct_dtype(const CallPlan& c, const Op& op, const Handler& handler,
                               const RbValue* args, int& dtype) {
   const uint32_t needed = handler.flags & RB_K_CONTIGUOUS ? RB_T_CONTIGUOUS : 0;
-  const RbTensor* first = c.uniform;  // nothing needs to be looked at then
+  const RbTensor* first = c.uniform;  // if set, the arguments need no look
   for (uint64_t rest = first ? 0 : op.tensor_args; rest; rest &= rest - 1) {
     const RbValue& v = args[__builtin_ctzll(rest)];
     if (v.tag == RB_NONE) continue;

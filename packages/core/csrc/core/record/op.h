@@ -109,7 +109,7 @@ enum class LayoutRule : uint8_t {
   kImages,    // the same of 4 dimensions
   kColumns,   // matrices of the results named: column-major, as LAPACK has them
 };
-/// How a destination of another shape is laid out, where it does not lie as the result would.
+/// How a destination of another shape is laid out when it is resized.
 enum class ResizeRule : uint8_t {
   kAsResult,
   kRows,     // `out rows`: row-major

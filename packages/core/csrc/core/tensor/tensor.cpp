@@ -317,17 +317,15 @@ namespace {
                    static_cast<uint64_t>(extent) * itemsize, state);
   return t;
 }
-}  // namespace
 
-namespace {
-// Storage that does not lie in the tensor. Apart, and at the end of what calls it: small tensors
-// are made without a frame.
+// Storage outside of the tensor. A function that is not inlined and that its callers call last, so
+// that making a small tensor needs no stack frame.
 [[gnu::noinline]] Tensor* with_storage(Tensor* t, uint64_t nbytes, ThreadState& state) {
   init_new_storage(t, nbytes, nbytes, state);
   return t;
 }
 
-// The end of making a tensor without gaps.
+// The last step of making a dense tensor.
 [[gnu::always_inline]] inline Tensor* with_dense_storage(Tensor* t, uint64_t nbytes, int backend,
                                                          int device, LiveCounts::OfBackend& live,
                                                          ThreadState& state) {
@@ -783,9 +781,7 @@ inline void drop_slots(Tensor* t, ThreadState& state) {
   if (t->shape != t->dims) free_dims(t, state);
   return drop_view_record(t, state);
 }
-}  // namespace
 
-namespace {
 [[gnu::noinline]] void destroy_any(Tensor* t, ThreadState& state) {
   // A loop, not recursion: a view holds its parent, and chains of views can be long.
   while (t) {
@@ -805,7 +801,7 @@ namespace {
   }
 }
 
-// Most tensors have nothing but a storage of their own, which nobody shares.
+// Most tensors have only a storage of their own, which nothing else shares.
 [[gnu::always_inline]] inline void destroy_without_slots(Tensor* t, ThreadState& state) {
   Storage& s = t->inline_storage;
   const bool plain = !t->pyobj && !t->view && t->shape == t->dims && !is_made_of_parts(t) &&
