@@ -63,22 +63,9 @@ _GAMMA = [
 ]  # fmt: skip
 _TAILS = signed(spread(-1000, -8, 4)) + even(-37.5, -1, 40) + even(-1, 1, 16) + even(1, 8, 10)
 _SHAPES = [
-    *spread(-300, -4, 5),
-    0.3,
-    0.9,
-    1.0,
-    1.5,
-    2.0,
-    2.3,
-    5.5,
-    14.2,
-    29.7,
-    31.0,
-    97.3,
-    1234.5,
-    2.0**17 + 0.3,
-]
-# Parts of the shape, and distances from it in standard deviations.
+    *spread(-300, -4, 5), 0.3, 0.9, 1.0, 1.5, 2.0, 2.3, 5.5, 14.2, 29.7, 31.0, 97.3, 1234.5, 2.0**17 + 0.3,
+]  # fmt: skip
+# Points by their ratio to the shape, by their distance from it in standard deviations, and of small shapes.
 _INCOMPLETE_GAMMA = [
     *((a, a * r) for a in _SHAPES for r in (1e-9, 0.02, 0.4999, 0.83, 1.0, 1.21, 1.7001, 4.3) if a < 1000 or 0.6 < r < 1.6),
     *((a, a + d * math.sqrt(a)) for a in _SHAPES if a > 20 for d in (-8.3, -3.1, -0.9, 0.01, 1.2, 5.4, 20.7) if a + d * math.sqrt(a) > 0),

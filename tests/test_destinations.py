@@ -302,7 +302,7 @@ SQUARE = A @ A.mT + rabbet.eye(4)
 REFLECTIONS = rabbet.geqrf(A)
 LDL = rabbet.linalg.ldl_factor(SQUARE)
 ROWS, COLUMNS, NARROW_ROWS, NARROW_COLUMNS = (16, 4, 1), (16, 1, 4), (12, 3, 1), (12, 1, 4)
-# A call, one of its results, and PyTorch's strides: of the result, of an empty destination, and of a larger one.
+# A call, the index of one of its results, and PyTorch's strides of that result, of an empty destination and of a larger one.
 STRIDES = {
     "linalg.cholesky": (lambda **k: rabbet.linalg.cholesky(SQUARE, **k), 0, COLUMNS, COLUMNS, COLUMNS),
     "cholesky": (lambda **k: rabbet.cholesky(SQUARE, **k), 0, COLUMNS, ROWS, ROWS),
@@ -339,8 +339,8 @@ STRIDES = {
 def test_resized_destinations_lie_as_those_of_pytorch(name):
     call, at, result, empty, larger = STRIDES[name]
     values = call()
-    assert (values if isinstance(values, rabbet.Tensor) else values[at]).stride() == result
     several = [values] if isinstance(values, rabbet.Tensor) else list(values)
+    assert several[at].stride() == result
     for shape, strides in ((lambda t: (0,), empty), (lambda t: (*t.shape, 2), larger)):
         out = [rabbet.empty(shape(t), dtype=t.dtype) for t in several]
         with warnings.catch_warnings():

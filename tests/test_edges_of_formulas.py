@@ -130,7 +130,7 @@ def test_the_gradient_of_a_product_in_another_dtype(dtype, result):
     "function, rate", [(rabbet.logaddexp, 1.0), (rabbet.logaddexp2, math.log(2))]
 )
 def test_sums_of_equal_exponentials_have_a_second_derivative(function, rate):
-    """The first is s(rate (x - y)) with the logistic function s, of which the derivative at 0 is 1/4."""
+    """The first derivative is s(rate (x - y)) with the logistic function s, whose derivative at 0 is 1/4."""
     x, y = (
         rabbet.tensor([0.0, 1.5, INF, -INF], dtype=rabbet.float64, requires_grad=True)
         for _ in range(2)

@@ -571,7 +571,7 @@ def test_a_list_and_a_number_that_are_elsewhere_are_brought(records):
         ops.f(rabbet.ones(2), [x], n)  # the first one is on the CPU
 
 
-# ---- out: what destinations have to be, and how they lie
+# ---- out: conditions on destinations, and their layout
 
 
 def test_destinations_follow_the_record(records):

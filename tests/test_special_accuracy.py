@@ -19,7 +19,7 @@ from special_points import POINTS, points
 
 VALUES = json.loads((Path(__file__).parent / "special_values.json").read_text())
 BOUND = {"float64": 4.0, "float32": 2.0}
-# Functions of an int and a tensor: where the int stands.
+# Functions of an int and a tensor, with the position of the int.
 NUMBERS = {"polygamma": 0, "multigammaln": 1}
 
 

@@ -204,7 +204,7 @@ KINDS = [f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_")
 
 
 def _chebyshev_slope(name, x, n):
-    """By the derivatives of the recurrence, in extended precision."""
+    """The derivative of the recurrence, in extended precision."""
     x = x.astype(np.longdouble)
     x, inner = (2 * x - 1, 2) if "shifted" in name else (x, 1)
     factor, shift = {"t": (1, 0), "u": (2, 0), "v": (2, -1), "w": (2, 1)}[name[-1]]
@@ -231,7 +231,7 @@ def test_slopes_of_chebyshev_polynomials_keep_their_digits(name, n):
     x = rabbet.tensor(points, requires_grad=True)
     (slope,) = rabbet.autograd.grad(getattr(rabbet.special, name)(x, n).sum(), x)
     want = _chebyshev_slope(name, points, n)
-    # Oscillating ones cross 0.
+    # Slopes that oscillate cross 0.
     np.testing.assert_allclose(slope.numpy(), want, 2e-12, 1e-12 * (1 + n * n))
 
 
@@ -343,7 +343,7 @@ def test_second_derivatives_of_incomplete_gamma_functions():
 
 @pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
 def test_incomplete_gamma_functions_read_no_data_on_the_host(name):
-    # A read would be refused inside vmap, and would leave nothing for the meta device to say.
+    # vmap refuses to read data, and the meta device has none.
     f = getattr(rabbet.special, name)
     a = rabbet.tensor([0.2, 3.0, 50.0], dtype=rabbet.float64)
     x = rabbet.tensor([0.1, 2.0, 61.0], dtype=rabbet.float64)

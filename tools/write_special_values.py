@@ -1,10 +1,9 @@
 """Write tests/special_values.json: values of functions of `rabbet.special` by mpmath, at tests/special_points.py.
 
-Run it with a Python that has mpmath and numpy: `python tools/write_special_values.py [NAME ...]`, which writes the values of
-the functions named again. Each value is a float64, what it
-is off by in thousandths of a unit in its last place, and the exponent of a unit of the last place. Near a zero that unit
-is that of the function's scale: of the modulus of oscillating functions, and of the largest term where a reflection
-formula has terms of both signs.
+Run it with a Python that has mpmath and numpy: `python tools/write_special_values.py [NAME ...]`. With names, it computes only
+the values of these functions again. Each value is a float64, what it is off by in thousandths of a unit in its last place, and
+the exponent of a unit of the last place. Near a zero that unit is that of the function's scale: of the modulus of oscillating
+functions, and of the largest term where a reflection formula has terms of both signs.
 """
 
 import json
@@ -125,7 +124,7 @@ for _kind in "tuvw":
 
 
 def incomplete_gamma(a: Value, x: Value) -> tuple[Value, Value]:
-    """P and Q, from the power series of P; the digits that 1 - P loses where Q is small are there."""
+    """P and Q, from the power series of P with enough digits for 1 - P where Q is small."""
     with mp.workdps(400 + int(-mp.log10(a) if a < 1 else mp.log10(a))):
         term = total = mpf(1)
         k = 0
@@ -142,7 +141,7 @@ def multigammaln_terms(x: Value, p: Value) -> list[Value]:
 
 
 def chebyshev(x: Value, n: Value, first: Value) -> Value:
-    """The recurrence from 1 and `first`, which grows rounding errors by at most n ** 2."""
+    """The recurrence from 1 and `first`. It multiplies rounding errors by at most n ** 2."""
     before, value = mpf(1), first
     for _ in range(int(n) - 1):
         before, value = value, 2 * x * value - before
@@ -152,7 +151,7 @@ def chebyshev(x: Value, n: Value, first: Value) -> Value:
 def amplitude(
     root: Callable[[Value], Value], most: Callable[[Value], Value]
 ) -> Callable[..., Value]:
-    """Of an oscillation between -1 and 1, which ends in the value `most`."""
+    """The scale of a function that oscillates between -1 and 1, with at most the value `most` at the ends."""
     return lambda x, n: min(1 / mp.sqrt(root(x)), most(n)) if abs(x) < 1 else 0
 
 
@@ -220,26 +219,26 @@ def entry(name: str, point: tuple[float, ...], digits: int, least: int) -> list[
     return [high, int(mp.nint((value - mpf(high)) / mp.ldexp(1, unit) * 1000)), unit]
 
 
+def entries(name: str, dtype: str, digits: int, least: int) -> list[list[Any] | None]:
+    found = []
+    for point in points(name, dtype):
+        # Phases of large arguments and differences need more digits.
+        largest = max(math.log10(max(abs(x), 1)) for x in point)
+        mp.dps = 40 + int(largest) + 40 * (name == "logit")
+        found.append(entry(name, point, digits, least))
+    print(name, dtype, len(found), flush=True)
+    return found
+
+
 def main(wanted: list[str]) -> None:
     known = json.loads(TARGET.read_text()) if wanted else {}
     lines = []
     for name in POINTS:
-        if wanted and name not in wanted:
-            for key in (f"{name} float64", f"{name} float32"):
-                lines.append(f'"{key}": {json.dumps(known[key], separators=(",", ":"))}')
-            continue
         for dtype, digits, least in (("float64", 52, -1022), ("float32", 23, -126)):
-            found = []
-            for point in points(name, dtype):
-                # Phases of large arguments and differences need more digits.
-                mp.dps = (
-                    40
-                    + int(max(math.log10(max(abs(x), 1)) for x in point))
-                    + 40 * (name == "logit")
-                )
-                found.append(entry(name, point, digits, least))
-            lines.append(f'"{name} {dtype}": {json.dumps(found, separators=(",", ":"))}')
-            print(name, dtype, len(found), flush=True)
+            key = f"{name} {dtype}"
+            is_kept = wanted and name not in wanted
+            found = known[key] if is_kept else entries(name, dtype, digits, least)
+            lines.append(f'"{key}": {json.dumps(found, separators=(",", ":"))}')
     TARGET.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
