@@ -1,9 +1,5 @@
 """Fourier transforms by cuFFT, on the simulator's stand-in: values, plans, captures, streams, failures."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 NUMBERS = """
@@ -74,7 +70,7 @@ for dtype in (F32, F64, C32, C64):
 
 
 def test_a_spectrum_that_no_real_signal_has_is_taken_as_on_the_cpu(compared):
-    """The library's result is undefined there, and the stand-in's is NaN."""
+    """For such spectra the library's result is undefined, and the stand-in's is NaN."""
     compared(
         NUMBERS
         + """
@@ -185,25 +181,15 @@ if os.environ["RABBET_CUDA_CUFFT"]:
     library.cusim_fft_plans.restype = ctypes.c_long
 rabbet.manual_seed(0)
 def line(n, device="cuda"): return rabbet.randn(n, dtype=rabbet.complex64, device=device)
-def refused(kind, text, call):
-    try: call()
-    except kind as error: assert text in str(error), error
-    else: raise AssertionError("it was not refused")
 """
 
 
 @pytest.fixture
-def program(simulator, tmp_path):
-    """Run code; the lines that the stand-in logs, and what was printed and warned of."""
-    logs = iter(range(100))
+def program(logged):
+    """Run code; return the lines that the stand-in logs, and the warnings."""
 
     def run(code, fail="", **env):
-        log = tmp_path / f"log{next(logs)}"
-        env = {**simulator, "CUSIM_CUFFT_LOG": str(log), "CUSIM_CUFFT_FAIL": fail, **env}
-        command = [sys.executable, "-W", "always", "-c", START + code]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env})
-        assert done.returncode == 0, done.stdout + done.stderr
-        return log.read_text().splitlines() if log.exists() else [], done.stdout, done.stderr
+        return logged(START + code, ["CUFFT"], CUSIM_CUFFT_FAIL=fail, **env)
 
     return run
 
@@ -213,7 +199,7 @@ def made(log):
 
 
 def test_equal_transforms_have_one_plan(program):
-    log, _, _ = program("""
+    log, _ = program("""
 x = rabbet.randn(6, 8, device="cuda")
 for _ in range(3): fft.fft(x.to(rabbet.complex64)); fft.rfft(x); fft.rfft2(x); fft.fft(x.to(rabbet.complex64).reshape(2, 3, 8)[:, :, :])
 fft.ifft(x.to(rabbet.complex64))  # the direction is no part of a plan
@@ -223,7 +209,7 @@ assert cache.size == 3 == library.cusim_fft_plans()
 
 
 def test_up_to_three_dimensions_are_one_plan_and_others_more(program):
-    log, _, _ = program("""
+    log, _ = program("""
 fft.fftn(rabbet.ones(2, 3, 4, 5, 6, dtype=rabbet.complex64, device="cuda"))
 fft.rfftn(rabbet.ones(2, 1, 3, 4, 5, device="cuda"))
 """)
@@ -231,7 +217,7 @@ fft.rfftn(rabbet.ones(2, 1, 3, 4, 5, device="cuda"))
 
 
 def test_the_cache_is_that_of_pytorch(program):
-    log, _, _ = program("""
+    log, _ = program("""
 assert cache.max_size == 4096 and cache.size == 0
 cache.max_size = 3
 for n in (4, 5, 6, 4, 7, 4, 5): fft.fft(line(n))  # 5 is dropped for 7, and made again for 6
@@ -273,9 +259,7 @@ def test_two_devices_do_not_wait_for_each_other(program):
         """
 import threading
 given = [rabbet.ones(1 << 16, dtype=rabbet.complex64, device=f"cuda:{i}") for i in range(2)]
-def transform(x, failed=[]):
-    fft.fft(x)
-threads = [threading.Thread(target=transform, args=(x,)) for x in given]
+threads = [threading.Thread(target=fft.fft, args=(x,)) for x in given]
 for t in threads: t.start()
 for t in threads: t.join()
 assert [cache[i].size for i in range(2)] == [1, 1]
@@ -315,7 +299,7 @@ stream, graph = rabbet.Stream("cuda"), rabbet.accelerator.Graph()
 
 @pytest.mark.parametrize("warm", [True, False])
 def test_transforms_are_captured(program, warm):
-    """With plans that are there, and with those that the capture makes."""
+    """With existing plans, and with plans that are made during the capture."""
     program(
         CAPTURE
         + f"""
@@ -351,7 +335,7 @@ assert library.cusim_fft_plans() == 0
     [("create", "cufftCreate"), ("make", "cufftXtMakePlanMany"), ("execute", "cufftXtExec")],
 )
 def test_a_failure_names_the_operator_and_the_function(program, where, function):
-    log, _, _ = program(
+    log, _ = program(
         f"""
 x = line(12)
 refused(RuntimeError, "fourier on 'cuda:0': {function} failed: an internal error (cuFFT status 5)", lambda: fft.fft(x))
@@ -365,7 +349,7 @@ assert cache.size == 1
 
 
 def test_other_plans_give_their_memory_to_a_new_one(program):
-    log, _, _ = program("""
+    log, _ = program("""
 fft.fft(line(4)); fft.fft(line(5))
 os.environ["CUSIM_CUFFT_FAIL"] = "make:2*1"
 fft.fft(line(6))
@@ -398,7 +382,7 @@ for _ in range(2): y = fft.fft(x)
 assert y.device.type == "cuda" and rabbet.allclose(y.cpu(), fft.fft(x.cpu()), atol=1e-5)
 assert cache.size == 0
 """
-    _, _, said = program(code, RABBET_CUDA_CUFFT="")
+    _, said = program(code, RABBET_CUDA_CUFFT="")
     assert said.count("cuFFT was not found: pip install 'rabbet-backend-cuda[fft]'") == 1, said
     assert said.count("fourier: no kernel for 'cuda' takes this call") == 1
 
