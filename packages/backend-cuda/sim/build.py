@@ -20,13 +20,8 @@ LIBRARIES = {
         "cudnn.cpp", "dnn_attributes.cpp", "dnn_engines.cpp", "dnn_graph.cpp", "dnn_run.cpp", "dnn_text.cpp"
     ],
 }  # fmt: skip
-USERS = {
-    "cublasLt_sim",
-    "cublas_sim",
-    "cudnn_sim",
-    "cufft_sim",
-    "cusolver_sim",
-}  # of the simulated driver
+# Libraries that call the simulated driver.
+USERS = {"cublasLt_sim", "cublas_sim", "cudnn_sim", "cufft_sim", "cusolver_sim"}
 
 
 def sources() -> list[Path]:

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "dense.h"
+#include "library.h"
 #include "numbers.h"
 #include "planted.h"
 
-extern "C" int cuCtxGetDevice(int* device);
 extern "C" int cuMemAlloc_v2(unsigned long long* address, size_t size);
 
 using namespace cusim;
@@ -29,27 +29,17 @@ std::set<void*>& handles() {
   static auto* all = new std::set<void*>;
   return *all;
 }
-int device_of_thread() {
-  int device = -1;
-  return cuCtxGetDevice(&device) == 0 ? device : -1;
-}
 Handle* handle_of(void* given) {
   const std::lock_guard<std::mutex> lock(mutex);
   auto* const handle = static_cast<Handle*>(given);
-  return handles().count(given) && handle->device == device_of_thread() ? handle : nullptr;
+  return handles().count(given) && handle->device == current_device() ? handle : nullptr;
 }
 
 // Where CUSIM_CUBLAS_FAIL plants a status.
 int fails(const std::string& where) { return planted("CUSIM_CUBLAS_FAIL", where); }
 void say(const std::string& line) { log_line("CUSIM_CUBLAS_LOG", line); }
 
-bool fits(int64_t rows, int64_t ld) { return rows >= 0 && ld >= (rows > 1 ? rows : 1); }
-
 using Regions = std::vector<CusimRegion>;
-CusimRegion line_of(const void* data, int64_t count, size_t size, bool written) {
-  const auto bytes = static_cast<size_t>(count) * size;
-  return {data, bytes, bytes, 1, 0, 1, written, size};
-}
 
 int enqueue(Handle& handle, const std::string& name, Regions regions,
             std::function<void()> compute) {
@@ -59,15 +49,8 @@ int enqueue(Handle& handle, const std::string& name, Regions regions,
   if (handle.workspace_size)
     regions.push_back(
         line_of(handle.workspace, static_cast<int64_t>(handle.workspace_size), 1, true));
-  auto* const work = new std::function<void()>(
-      [compute = std::move(compute), room = handle.workspace, size = handle.workspace_size] {
-        if (size) std::memset(room, 0xee, size);
-        compute();
-      });
-  const int status = cusim_work(
-      handle.stream, name.c_str(), regions.data(), static_cast<int>(regions.size()),
-      [](void* given) { (*static_cast<std::function<void()>*>(given))(); },
-      [](void* given) { delete static_cast<std::function<void()>*>(given); }, work);
+  const int status = cusim::enqueue(handle.stream, name, regions, handle.workspace,
+                                    handle.workspace_size, std::move(compute));
   return status ? kFailed : kFine;
 }
 
@@ -181,15 +164,15 @@ int cublasCreate_v2(void** handle) {
   if (!handle) return kBadValue;
   if (const int status = fails("create")) return status;
   auto* const made = new Handle;
-  made->device = device_of_thread();
-  unsigned long long memory = 0;  // which the library keeps, and a capture may forbid
+  made->device = current_device();
+  unsigned long long memory = 0;  // the library keeps it; a capture may forbid the allocation
   if (made->device < 0 || cuMemAlloc_v2(&memory, 256)) return kNotInitialized;
   const std::lock_guard<std::mutex> lock(mutex);
   handles().insert(made);
   *handle = made;
   return kFine;
 }
-// The workspace is the library's own again.
+// The library uses its own workspace again.
 int cublasSetStream_v2(void* handle, void* stream) {
   Handle* const h = handle_of(handle);
   if (!h) return kNotInitialized;

@@ -39,7 +39,7 @@ bool accesses(int device, uint32_t command, const CusimRegion& r) {
   return true;
 }
 
-// The work that runs, for cusim_touch.
+// The running work, for cusim_touch.
 thread_local int running_device = -1;
 thread_local uint32_t running_command = 0;
 

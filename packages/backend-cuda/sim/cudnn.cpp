@@ -14,12 +14,11 @@
 #include <thread>
 
 #include "dnn.h"
+#include "library.h"
 #include "planted.h"
 #include "work.h"
 
 using namespace cusim;
-
-extern "C" int cuStreamIsCapturing(void* stream, int* state);
 
 namespace {
 
@@ -181,8 +180,7 @@ int execute(const Handle& handle, const DnnPart& used, const DnnDescriptor& pack
   work->graph = plan.graph;
   work->engine = plan.engine;
   work->plan = used;
-  int capture = 0;
-  work->is_captured = cuStreamIsCapturing(handle.stream, &capture) == 0 && capture != 0;
+  work->is_captured = is_capturing(handle.stream);
   work->workspace = pack.one<void*>(1003);
   work->workspace_size = plan.one<int64_t>(402);
   if (work->workspace_size && !work->workspace) return kDnnNull;

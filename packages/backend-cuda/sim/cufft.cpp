@@ -1,9 +1,8 @@
-// A stand-in for libcufft: looks at plans and calls as the library's documentation states them, and
-// transforms on the host when the stream comes to it. Declarations are those of cufft.h and
+// A stand-in for libcufft: checks plans and calls against the library's documentation, and
+// transforms on the host when the stream comes to the call. Declarations are those of cufft.h and
 // cufftXt.h.
 //
 // Not here: layouts with gaps, several devices, callbacks.
-#include <atomic>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -13,14 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "library.h"
 #include "numbers.h"
 #include "planted.h"
 #include "work.h"
 
-extern "C" int cuCtxGetDevice(int* device);
 extern "C" int cuMemAlloc_v2(unsigned long long* address, size_t size);
 extern "C" int cuMemFree_v2(unsigned long long address);
-extern "C" int cuStreamIsCapturing(void* stream, int* state);
 
 using namespace cusim;
 
@@ -49,7 +47,7 @@ struct Plan {
   int from = 0, to = 0;  // cudaDataType
   Shape shape;           // of the signal
   int64_t batch = 0;
-  unsigned long long tables = 0;  // memory of its own
+  unsigned long long tables = 0;  // memory that the plan owns
   size_t workspace_size = 0;
   void *workspace = nullptr, *stream = nullptr;
 
@@ -74,10 +72,6 @@ std::shared_ptr<Plan> find(int handle) {
   const auto at = plans().find(handle);
   return at == plans().end() ? nullptr : at->second;
 }
-int current_device() {
-  int device = -1;
-  return cuCtxGetDevice(&device) == 0 ? device : -1;
-}
 
 // Where CUSIM_CUFFT_FAIL plants a status.
 int fails(const std::string& where) { return planted("CUSIM_CUFFT_FAIL", where); }
@@ -97,7 +91,7 @@ int smallest_factor(int n) {
   return n;
 }
 
-// The roots of unity of order n, for e^(sign 2 pi i k / n).
+// e^(sign 2 pi i k / n) for k below n.
 std::vector<Number> roots_of(int64_t n, int sign) {
   std::vector<Number> roots(n);
   for (int64_t k = 0; k < n; ++k) {
@@ -107,7 +101,7 @@ std::vector<Number> roots_of(int64_t n, int sign) {
   return roots;
 }
 
-// By decimation in time: n/p numbers for each residue of the smallest factor p.
+// Decimation in time: transforms of n/p numbers, one for each residue of the smallest factor p.
 std::vector<Number> transformed(const std::vector<Number>& x, const std::vector<Number>& roots) {
   const auto n = static_cast<int64_t>(x.size());
   if (n == 1) return x;
@@ -124,7 +118,7 @@ std::vector<Number> transformed(const std::vector<Number>& x, const std::vector<
   return out;
 }
 
-// Along dimension `d` of rows of `shape`.
+// Transforms contiguous numbers of `shape` along dimension `d`, in place.
 void transform(std::vector<Number>& x, const Shape& shape, size_t d, int sign) {
   int64_t inner = 1;
   for (size_t e = d + 1; e < shape.size(); ++e) inner *= shape[e];
@@ -155,8 +149,8 @@ void store_all(void* to, int type, int64_t first, const std::vector<Number>& x) 
   }
 }
 
-// The whole spectrum of a real signal. NaN where it is not one: the library does not say what it
-// gives then.
+// The whole spectrum of a real signal. NaN at frequencies that contradict a real signal: the
+// library leaves the result undefined then.
 std::vector<Number> whole_spectrum(const std::vector<Number>& half, const Shape& shape) {
   int64_t n = 1;
   for (const int64_t size : shape) n *= size;
@@ -182,13 +176,13 @@ std::vector<Number> whole_spectrum(const std::vector<Number>& half, const Shape&
 }
 
 struct Work {
-  Plan plan;  // as it was
+  Plan plan;  // a copy, from the time of the call
   std::weak_ptr<const Plan> origin;
   bool is_captured = false;
   void *from, *to;
   int sign;
 
-  // A captured plan that goes takes its kernels along.
+  // Does nothing if it was captured and its plan is destroyed: the kernels went with the plan.
   void run() const {
     if (plan.workspace_size) std::memset(plan.workspace, 0xee, plan.workspace_size);
     if (is_captured && origin.expired()) return;
@@ -207,7 +201,7 @@ struct Work {
       }
       store_all(to, plan.to, b * made, x);
     }
-    // Its input is where the library computes.
+    // The library computes in its input.
     if (!is_complex(plan.to))
       std::memset(from, 0xff, static_cast<size_t>(plan.batch * given * size_of(plan.from)));
   }
@@ -227,7 +221,7 @@ extern "C" {
 
 int cufftGetVersion(int* version) { return *version = 12000, kFine; }
 
-/// How many there are.
+/// The number of plans that exist.
 long cusim_fft_plans() {
   const std::lock_guard<std::mutex> lock(mutex);
   return static_cast<long>(plans().size());
@@ -314,24 +308,21 @@ int cufftXtExec(int handle, void* from, void* to, int direction) {
   const auto aligned = static_cast<uintptr_t>(size_of(to_real ? p.from : p.to));
   if (reinterpret_cast<uintptr_t>(from) % aligned || reinterpret_cast<uintptr_t>(to) % aligned)
     return kInvalidValue;
-  const auto bytes = [&](int type) {
-    return static_cast<size_t>(p.elements(type) * p.batch * size_of(type));
-  };
+  const auto bytes = [&](int type) { return p.elements(type) * p.batch * size_of(type); };
   const char *first = static_cast<char*>(from), *second = static_cast<char*>(to);
   const bool apart = first + bytes(p.from) <= second || second + bytes(p.to) <= first;
   if (!apart && (from != to || to_real || from_real)) return kInvalidValue;
-  std::vector<CusimRegion> regions = {{from, bytes(p.from), bytes(p.from), 1, 0, 1, false},
-                                      {to, bytes(p.to), bytes(p.to), 1, 0, 1, true}};
-  if (to_real) regions.push_back({from, bytes(p.from), bytes(p.from), 1, 0, 1, true});
+  std::vector<CusimRegion> regions = {line_of(from, bytes(p.from), 1, false),
+                                      line_of(to, bytes(p.to), 1, true)};
+  if (to_real) regions.push_back(line_of(from, bytes(p.from), 1, true));
   if (p.workspace_size)
-    regions.push_back({p.workspace, p.workspace_size, p.workspace_size, 1, 0, 1, true});
+    regions.push_back(line_of(p.workspace, static_cast<int64_t>(p.workspace_size), 1, true));
   if (const int status = fails("execute")) return say("failed " + text_of(p)), status;
   if (const int status = fails("spoil")) return cusim_spoil_capture(p.stream), status;
   auto work = std::make_unique<Work>();
   work->plan = p;
   work->origin = plan;
-  int capture = 0;
-  work->is_captured = cuStreamIsCapturing(p.stream, &capture) == 0 && capture != 0;
+  work->is_captured = is_capturing(p.stream);
   work->from = from, work->to = to, work->sign = direction;
   say("execute " + text_of(p));
   const int status = cusim_work(

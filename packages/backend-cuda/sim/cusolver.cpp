@@ -1,20 +1,17 @@
-// A stand-in for libcusolver's dense routines: looks at arguments as the library's documentation
-// states them, and computes on the host when the stream comes to it. Declarations are those of
-// cusolverDn.h.
+// A stand-in for libcusolver's dense routines: checks arguments against the library's
+// documentation, and computes on the host when the stream comes to the call. Declarations are those
+// of cusolverDn.h.
 #include <cmath>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "dense.h"
+#include "library.h"
 #include "numbers.h"
 #include "planted.h"
-
-extern "C" int cuStreamIsCapturing(void* stream, int* state);
-extern "C" int cuCtxGetDevice(int* device);
 
 using namespace cusim;
 
@@ -57,28 +54,23 @@ struct Params {};
 int fails(const std::string& where) { return planted("CUSIM_CUSOLVER_FAIL", where); }
 void say(const std::string& line) { log_line("CUSIM_CUSOLVER_LOG", line); }
 
-int device_of_thread() {
-  int device = -1;
-  return cuCtxGetDevice(&device) == 0 ? device : -1;
-}
-// Of this device.
+// Null unless it is a handle of the current device.
 Handle* handle_of(void* given) {
   if (!is_there(given)) return nullptr;
   auto* const handle = static_cast<Handle*>(given);
-  return handle->device == device_of_thread() ? handle : nullptr;
+  return handle->device == current_device() ? handle : nullptr;
 }
 
 bool is_type(int type) { return type == kF32 || type == kF64 || type == kC32 || type == kC64; }
 int real_of(int type) { return type == kF32 || type == kC32 ? kF32 : kF64; }
-bool fits(int64_t rows, int64_t ld) { return rows >= 0 && ld >= std::max<int64_t>(1, rows); }
 
-// Bytes that a routine asks for, of which some are the host's.
+// Sizes of workspaces, on the host and on the device.
 constexpr size_t kHostBytes = 24;
 size_t bytes_for(int64_t rows, int64_t columns, int type) {
   return static_cast<size_t>((rows + 1) * (columns + 1) * size_of(type));
 }
 
-// One call: what it accesses, and what it does.
+// One call: the checks of its arguments, the memory that it accesses, and its computation.
 class Call {
  public:
   Call(void* handle, std::string name) : handle_(handle_of(handle)), name_(std::move(name)) {
@@ -105,11 +97,10 @@ class Call {
   }
   Call& numbers(const void* data, int64_t count, size_t size, bool written) {
     need(data || count == 0);
-    const auto bytes = static_cast<size_t>(count) * size;
-    if (!status_ && count) regions_.push_back({data, bytes, bytes, 1, 0, 1, written, size});
+    if (!status_ && count) regions_.push_back(line_of(data, count, size, written));
     return *this;
   }
-  /// Memory on the device and on the host, which the caller was told to give.
+  /// The workspaces on the device and on the host, of the sizes that the caller queried.
   Call& workspace(void* device, size_t given, size_t needed, void* host, size_t host_given) {
     need(given >= needed && host_given >= kHostBytes && host);
     if (!status_) std::memset(host, 0xee, kHostBytes);
@@ -123,21 +114,13 @@ class Call {
     if (status_) return status_;
     if (const int status = fails(name_)) return say("failed " + name_), status;
     if (const int status = fails("spoil")) return cusim_spoil_capture(handle_->stream), status;
-    int capture = 0;
-    if (cuStreamIsCapturing(handle_->stream, &capture) == 0 && capture != 0) {
+    if (is_capturing(handle_->stream)) {
       cusim_spoil_capture(handle_->stream);  // they may wait for the device
       return kFailed;
     }
     say(name_);
-    auto* const work =
-        new std::function<void()>([compute = std::move(compute), room = room_, size = room_size_] {
-          if (size) std::memset(room, 0xee, size);
-          compute();
-        });
-    const int status = cusim_work(
-        handle_->stream, name_.c_str(), regions_.data(), static_cast<int>(regions_.size()),
-        [](void* given) { (*static_cast<std::function<void()>*>(given))(); },
-        [](void* given) { delete static_cast<std::function<void()>*>(given); }, work);
+    const int status =
+        enqueue(handle_->stream, name_, regions_, room_, room_size_, std::move(compute));
     return status ? kFailed : kFine;
   }
 
@@ -173,7 +156,7 @@ void store_numbers(void* to, int type, const std::vector<Number>& values) {
   store_dense(to, type, line.rows, line);
 }
 
-// Only one triangle is read and written.
+// Stores one triangle, and leaves the rest as it is.
 void store_triangle(void* to, int type, int64_t ld, const Dense& x, bool upper) {
   Dense whole = load_dense(to, type, ld, x.rows, x.columns);
   for (int64_t j = 0; j < x.columns; ++j)
@@ -191,7 +174,7 @@ void find_eigen_at(void* a, int type, int64_t ld, int64_t n, bool vectors, bool 
                    int* info) {
   Dense x = load_dense(a, type, ld, n, n);
   store_reals(w, real_of(type), find_eigen(x, upper));
-  if (!vectors)  // overwritten all the same
+  if (!vectors)  // the matrix is overwritten nevertheless
     for (Number& v : x.at) v = {NAN, NAN};
   store_dense(a, type, ld, x);
   *info = 0;
@@ -203,7 +186,7 @@ extern "C" {
 
 int cusolverDnCreate(void** handle) {
   if (const int status = fails("create")) return status;
-  const int device = device_of_thread();
+  const int device = current_device();
   if (device < 0) return kNotInitialized;
   if (const int status = make<Handle>(handle)) return status;
   static_cast<Handle*>(*handle)->device = device;

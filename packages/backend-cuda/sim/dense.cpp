@@ -32,7 +32,7 @@ CusimRegion region_of(const void* data, int type, int64_t ld, int64_t rows, int6
 
 int factor_cholesky(Dense& a, bool upper) {
   const int64_t n = a.rows;
-  // Of the upper triangle the rows are the conjugate columns of the lower one.
+  // The rows of the upper triangle are the conjugate columns of the lower one.
   const auto at = [&](int64_t i, int64_t j) -> Number& { return upper ? a(j, i) : a(i, j); };
   const auto value = [&](int64_t i, int64_t j) { return upper ? std::conj(at(i, j)) : at(i, j); };
   const auto set = [&](int64_t i, int64_t j, Number x) { at(i, j) = upper ? std::conj(x) : x; };
@@ -93,13 +93,13 @@ void solve_lu(const Dense& lu, const std::vector<int64_t>* pivots, Op op, Dense&
 void solve_triangular(bool left, bool upper, Op op, bool unit, Number alpha, const Dense& a,
                       Dense& b) {
   const int64_t n = a.rows, others = left ? b.columns : b.rows;
-  // x op(a) = b is op(a)^T x^T = b^T.
+  // x op(a) = b is the same as op(a)^T x^T = b^T.
   const bool turned = (op != Op::kPlain) != !left;
   const auto value = [&](int64_t i, int64_t j) {
     const Number x = turned ? a(j, i) : a(i, j);
     return op == Op::kAdjoint ? std::conj(x) : x;
   };
-  const bool from_above = upper == turned;  // the matrix that is solved with is lower
+  const bool from_above = upper == turned;  // the effective matrix is lower triangular
   for (int64_t c = 0; c < others; ++c) {
     const auto x = [&](int64_t i) -> Number& { return left ? b(i, c) : b(c, i); };
     for (int64_t i = 0; i < n; ++i) x(i) *= alpha;
@@ -177,8 +177,8 @@ namespace {
 
 constexpr int kSweeps = 60;
 
-// The rotation of columns p and q that makes the Hermitian matrix (a, z; z*, b) diagonal: columns
-// become (c x_p - s* x_q, s x_p + c x_q).
+// The rotation that diagonalizes the Hermitian matrix (a, z; z*, b). It replaces columns p and q by
+// (c x_p - s* x_q, s x_p + c x_q).
 struct Rotation {
   double c;
   Number s;
@@ -280,7 +280,8 @@ std::vector<double> find_singular(const Dense& a, Dense& u, Dense& vh) {
     found[j] = values[order[j]];
     for (int64_t i = 0; i < n; ++i) vh(j, i) = std::conj(v(i, order[j]));
   }
-  // Columns of U; those of zeros, and those beyond, are unit vectors made orthogonal to the others.
+  // Columns of U. Those of singular values of zero, and those after n, are unit vectors made
+  // orthogonal to the others.
   const double least = n ? found[0] * 1e-14 : 0;
   for (int64_t j = 0; j < m; ++j) {
     const bool has = j < n && found[j] > least;

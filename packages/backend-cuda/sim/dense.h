@@ -1,5 +1,5 @@
-// Dense linear algebra on the host, in double precision, as LAPACK states it: plain algorithms for
-// the stand-ins of cuSOLVER and cuBLAS. Matrices are column-major.
+// Dense linear algebra on the host, in double precision, with LAPACK's conventions: plain
+// algorithms for the stand-ins of cuSOLVER and cuBLAS. Matrices are column-major.
 #pragma once
 #include <complex>
 #include <cstdint>
@@ -20,29 +20,32 @@ struct Dense {
 };
 Dense load_dense(const void* from, int type, int64_t ld, int64_t rows, int64_t columns);
 void store_dense(void* to, int type, int64_t ld, const Dense& x);
-/// One matrix in memory, for the checks of an access.
+/// Whether a matrix with this leading dimension is valid.
+inline bool fits(int64_t rows, int64_t ld) { return rows >= 0 && ld >= (rows > 1 ? rows : 1); }
+/// The memory of one matrix, for the checks of accesses.
 CusimRegion region_of(const void* data, int type, int64_t ld, int64_t rows, int64_t columns,
                       bool written);
 
 enum class Op { kPlain, kTransposed, kAdjoint };
 
-/// Each gives LAPACK's `info`.
+/// Both return LAPACK's `info`.
 int factor_cholesky(Dense& a, bool upper);
-/// `pivots` count from 1; null: without exchanges of rows.
+/// `pivots` count from 1; null: without row exchanges.
 int factor_lu(Dense& a, std::vector<int64_t>* pivots);
 void solve_lu(const Dense& lu, const std::vector<int64_t>* pivots, Op op, Dense& b);
 /// op(a) x = alpha b, or x op(a) = alpha b, in place of b.
 void solve_triangular(bool left, bool upper, Op op, bool unit, Number alpha, const Dense& a,
                       Dense& b);
 void factor_qr(Dense& a, std::vector<Number>& tau);
-/// The first columns of Q in place of its reflections.
+/// Replaces the reflections by the first columns of Q.
 void form_q(Dense& a, const std::vector<Number>& tau);
-/// Q c, or c Q, or with the adjoint of Q.
+/// c = Q c, or c Q; with `adjoint` the adjoint of Q.
 void multiply_q(bool left, bool adjoint, const Dense& a, const std::vector<Number>& tau, Dense& c);
-/// Eigenvalues, ascending, and the vectors in place of a Hermitian matrix of which one triangle is
-/// read.
+/// Returns the eigenvalues of a Hermitian matrix, ascending, and replaces it by its eigenvectors.
+/// Only one triangle is read.
 std::vector<double> find_eigen(Dense& a, bool upper);
-/// Of a matrix with no more columns than rows: singular values, descending; U square, V^H.
+/// Returns singular values, descending, and finds U, which is square, and V^H. The matrix has at
+/// least as many rows as columns.
 std::vector<double> find_singular(const Dense& a, Dense& u, Dense& vh);
 
 }  // namespace cusim

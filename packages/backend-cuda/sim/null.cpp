@@ -1,6 +1,6 @@
-// A driver, a compiler and libraries that do nothing, at once, for counting what the
-// host's side costs: memory comes from one range, kernels are not compiled and do not run. Copies
-// do nothing either, but for those to the host.
+// A driver, a compiler and libraries that do nothing, at once, for counting what the host's side
+// costs: memory comes from one range, kernels are not compiled and do not run. Copies do nothing
+// either, but for those to the host.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -225,7 +225,7 @@ int cufftXtExec(int, void*, void*, int) {
   return launches.fetch_add(1, std::memory_order_relaxed), 0;
 }
 
-// Routines of cuSOLVER and cuBLAS do nothing, and need no memory.
+// Routines of cuSOLVER and cuBLAS, which need no workspace.
 int cusolverDnCreate(void** solver) { return give(solver); }
 int cusolverDnSetStream(void*, void*) { return 0; }
 int cusolverDnCreateParams(void** params) { return give(params); }

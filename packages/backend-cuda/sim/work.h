@@ -15,7 +15,8 @@ extern "C" {
 /// Gives the driver's status; `run` is called when its turn comes, `drop` then or at a failure.
 int cusim_work(void* stream, const char* what, const CusimRegion* regions, int count,
                void (*run)(void*), void (*drop)(void*), void* data);
-/// For work that runs: memory whose addresses it has read just now. False: it may not go on.
+/// For running work: checks accesses to memory whose addresses it has just read. False: it must
+/// stop.
 int cusim_touch(const CusimRegion* regions, int count);
 /// Makes the capture invalid that the stream takes part in, if any.
 void cusim_spoil_capture(void* stream);
