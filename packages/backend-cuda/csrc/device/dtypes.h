@@ -23,6 +23,8 @@ inline int stored_size(int dtype) {
   return dtype < RB_DTYPE_COUNT ? kSizes[dtype] : size_of_added(dtype);
 }
 
+inline bool is_complex(int dtype) { return dtype == RB_C64 || dtype == RB_C128; }
+
 /// A dtype of 1, 2, 4, 8 or 16 bytes, for kernels that only move elements.
 inline int unit_dtype(int64_t bytes) {
   return bytes == 1   ? +RB_U8

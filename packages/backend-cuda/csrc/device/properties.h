@@ -1,11 +1,11 @@
-// Properties of devices that other folders know: they are told with those of table.cpp.
+// Device properties that other folders add to those of table.cpp.
 #pragma once
 #include <cstdint>
 
 namespace rbcuda {
 
-/// `value` may be called from any thread, and may throw. `name` lives as long as the process. To be
-/// called while the plugin is registered.
+/// Adds a property; to be called while the plugin is registered. `value` may be called from any
+/// thread, and may throw. `name` must live as long as the process.
 void add_property(const char* name, int64_t (*value)(int device));
 
 }  // namespace rbcuda

@@ -1,4 +1,4 @@
-// cuBLAS, opened at run time, for what cuBLASLt lacks: triangular solves, and LU of batches.
+// cuBLAS, opened at run time, for triangular solves and for LU of batches, which cuBLASLt lacks.
 // Declarations of our own, as its manual documents them.
 #pragma once
 #include "driver/libraries.h"
@@ -14,7 +14,7 @@ constexpr int kBlasPlain = 0, kBlasTransposed = 1, kBlasAdjoint = 2;  // cublasO
 constexpr int kBlasLeft = 0, kBlasRight = 1;                          // cublasSideMode_t
 constexpr int kBlasGeneral = 0, kBlasUnit = 1;                        // cublasDiagType_t
 
-// A letter for the dtype: s, d, c, z. Arrays of addresses are in the device's memory.
+// The letters s, d, c, z stand for the dtype. Arrays of addresses are in the device's memory.
 #define RB_CUDA_CUBLAS(X)                                                                          \
   X(create, "cublasCreate_v2", (BlasHandle*))                                                      \
   X(set_stream, "cublasSetStream_v2", (BlasHandle, CuStream))                                      \
@@ -62,8 +62,8 @@ struct Cublas {
 
 /// Opened at the first call; null where it is not there.
 const Cublas* cublas();
-/// What to tell users who lack it.
-extern const char* const kCublasMissing;
+/// Throws RB_E_NOTIMPL, with how to install it, where it is not there: the CPU then takes the call.
+void need_cublas();
 
 /// Throw RB_E_DEVICE, or RB_E_OOM, unless `status` is success. `what` failed for `op`.
 void check_cublas(int status, int device, const char* what, const char* op);

@@ -16,37 +16,21 @@ constexpr Library kCublasLt12 = {"cuBLASLt",           "RABBET_CUDA_CUBLASLT", {
 }  // namespace
 
 const CublasLt* cublaslt() {
-  static const struct Opened {
-    CublasLt table;
-    bool there;
-  } instance = [] {
-    Opened made = {};
-    if (is_left_out(kCublasLt)) return made;
-    void* opened = open_if_there(is_driver_of_12() ? kCublasLt12 : kCublasLt);
-    if (!opened) return made;
-    const char* what = kCublasLt.what;
-    CublasLt& table = made.table;
-    RB_CUDA_CUBLASLT(RB_CUDA_LOAD)
-    made.there = true;
-    return made;
-  }();
-  return instance.there ? &instance.table : nullptr;
+  static const auto table = open_optional<CublasLt>(
+      kCublasLt, kCublasLt12,
+      [](CublasLt& table, void* opened, const char* what) { RB_CUDA_CUBLASLT(RB_CUDA_LOAD) });
+  return table ? &*table : nullptr;
 }
 
 std::string cublaslt_failure(const char* what, int status) {
-  constexpr struct {
-    int status;
-    const char* text;
-  } kTexts[] = {{kLtNotInitialized, "the library could not start: no device or driver"},
-                {kLtNoMemory, "no memory"},
-                {kLtInvalidValue, "an invalid value"},
-                {kLtOtherArchitecture, "not for this architecture"},
-                {kLtExecutionFailed, "the execution failed"},
-                {kLtInternalError, "an internal error"},
-                {kLtNotSupported, "not supported"}};
-  const char* text = "an error";
-  for (const auto& t : kTexts) text = t.status == status ? t.text : text;
-  return std::string(what) + " failed: " + text + " (cuBLAS status " + std::to_string(status) + ")";
+  return failure_text("cuBLAS", what, status,
+                      {{kLtNotInitialized, "the library could not start: no device or driver"},
+                       {kLtNoMemory, "no memory"},
+                       {kLtInvalidValue, "an invalid value"},
+                       {kLtOtherArchitecture, "not for this architecture"},
+                       {kLtExecutionFailed, "the execution failed"},
+                       {kLtInternalError, "an internal error"},
+                       {kLtNotSupported, "not supported"}});
 }
 
 void check_cublaslt(int status, int device, const char* what) {

@@ -12,26 +12,18 @@ constexpr Library kCudnn = {"cuDNN",         "RABBET_CUDA_CUDNN", {"cudnn/lib"},
 }  // namespace
 
 const Cudnn* cudnn() {
-  static const struct Opened {
-    Cudnn table;
-    bool there;
-  } instance = [] {
-    Opened made = {};
-    if (is_left_out(kCudnn)) return made;
-    // Its engines use these two, which they find only where they are open.
-    cublaslt();
-    nvrtc();
-    void* opened = open_if_there(kCudnn);
-    if (!opened) return made;
-    const char* what = kCudnn.what;
-    Cudnn& table = made.table;
-    RB_CUDA_CUDNN(RB_CUDA_LOAD)
-    table.error_string =
-        reinterpret_cast<decltype(table.error_string)>(symbol(opened, "cudnnGetErrorString", what));
-    made.there = true;
-    return made;
-  }();
-  return instance.there ? &instance.table : nullptr;
+  static const auto table = open_optional<Cudnn>(
+      kCudnn, kCudnn,
+      [](Cudnn& table, void* opened, const char* what) {
+        RB_CUDA_CUDNN(RB_CUDA_LOAD)
+        table.error_string = reinterpret_cast<decltype(table.error_string)>(
+            symbol(opened, "cudnnGetErrorString", what));
+      },
+      [] {  // Its engines use these two, which they find only where they are open.
+        cublaslt();
+        nvrtc();
+      });
+  return table ? &*table : nullptr;
 }
 
 int64_t cudnn_version() {

@@ -26,7 +26,7 @@ enum FftStatus {  // cufftResult
 };
 constexpr int kFftForward = -1, kFftBackward = 1;
 
-// Arrays of sizes hold one number for each dimension; null: elements without gaps.
+// Arrays have one size for each dimension; null embeddings: contiguous signals.
 #define RB_CUDA_CUFFT(X)                                                                     \
   X(create, "cufftCreate", (FftPlan*))                                                       \
   X(destroy, "cufftDestroy", (FftPlan))                                                      \
@@ -44,8 +44,8 @@ struct Cufft {
 
 /// Opened at the first call; null where it is not there.
 const Cufft* cufft();
-/// What to tell users who lack it.
-extern const char* const kCufftMissing;
+/// Throws RB_E_NOTIMPL, with how to install it, where it is not there: the CPU then takes the call.
+void need_cufft();
 
 /// Throw RB_E_DEVICE, or RB_E_OOM, unless `status` is success. `what` failed for `op`.
 void check_cufft(int status, int device, const char* what, const char* op);

@@ -22,8 +22,8 @@ enum SolverStatus {  // cusolverStatus_t
 };
 constexpr int kNoVectors = 0, kVectors = 1;  // cusolverEigMode_t
 
-// Sizes of `_room` functions are bytes on the device and on the host; those of the routines with a
-// letter for the dtype (s, d, c, z) are elements.
+// `_room` functions return sizes of workspaces: in bytes, on the device and on the host, or in
+// elements on the device for routines with a letter for the dtype (s, d, c, z).
 #define RB_CUDA_CUSOLVER(X)                                                                        \
   X(create, "cusolverDnCreate", (SolverHandle*))                                                   \
   X(set_stream, "cusolverDnSetStream", (SolverHandle, CuStream))                                   \
@@ -130,8 +130,8 @@ struct Cusolver {
 
 /// Opened at the first call; null where it is not there.
 const Cusolver* cusolver();
-/// What to tell users who lack it.
-extern const char* const kCusolverMissing;
+/// Throws RB_E_NOTIMPL, with how to install it, where it is not there: the CPU then takes the call.
+void need_cusolver();
 
 /// Throw RB_E_DEVICE, or RB_E_OOM, unless `status` is success. `what` failed for `op`.
 void check_cusolver(int status, int device, const char* what, const char* op);

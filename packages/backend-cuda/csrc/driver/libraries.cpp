@@ -102,6 +102,14 @@ const Nvrtc& nvrtc() {
 
 std::string (*explain_failure)(CuResult, int, const std::string&) = nullptr;
 
+std::string failure_text(const char* library, const char* what, int status,
+                         std::initializer_list<StatusText> texts) {
+  const char* text = "an error";
+  for (const StatusText& t : texts) text = t.status == status ? t.text : text;
+  return std::string(what) + " failed: " + text + " (" + library + " status " +
+         std::to_string(status) + ")";
+}
+
 void fail_missing(const char* call) {
   rb::fail(RB_E_NOTIMPL, "cuda: the driver has no %s: install a newer one", call);
 }

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string>
 
 #include "driver/open.h"
@@ -200,12 +202,35 @@ struct Nvrtc {
 bool has_driver();
 /// Libraries of CUDA 13 do not run on it.
 bool is_driver_of_12();
+/// The functions of a library that may be absent: `load(table, opened, what)` fills their table.
+/// None if the library is left out or nowhere. `of_12` replaces `library` with a driver for CUDA
+/// 12; `before` opens other libraries that it needs.
+template <class Table, class Load>
+std::optional<Table> open_optional(const Library& library, const Library& of_12, Load load,
+                                   void (*before)() = nullptr) {
+  if (is_left_out(library)) return std::nullopt;
+  if (before) before();
+  void* opened = open_if_there(is_driver_of_12() ? of_12 : library);
+  if (!opened) return std::nullopt;
+  Table table = {};
+  load(table, opened, library.what);
+  return table;
+}
 /// Opened at the first call; throw RB_E_DEVICE saying what is missing and how to get it.
 const Driver& driver();
 const Nvrtc& nvrtc();
 
 [[noreturn]] void fail_missing(const char* call);
 [[noreturn]] void fail_cuda(CuResult status, int device, const char* what);
+
+/// The meaning of a status that functions of a library return.
+struct StatusText {
+  int status;
+  const char* text;
+};
+/// "WHAT failed: TEXT (LIBRARY status N)"
+std::string failure_text(const char* library, const char* what, int status,
+                         std::initializer_list<StatusText> texts);
 
 /// An optional function of the driver: `call` is its name. Throws RB_E_NOTIMPL where it is null.
 template <class F>

@@ -18,7 +18,6 @@ namespace {
 const RbEmit* emit;
 
 constexpr uint64_t kComplex = bit(RB_C64) | bit(RB_C128);
-bool is_complex(int dtype) { return (kComplex >> dtype & 1) != 0; }
 
 // An expression with the loops for real and for complex operands.
 class Loops {
@@ -204,8 +203,8 @@ void primitive_kernel(const rb::Args& a) {
       plain ? primitive.loops : chosen_loops(primitive, a, dtype, operands), operands);
 }
 
-// Some powers are products and roots, as in formulas (core's emit.cpp); powers of integers that are
-// no integers are refused, as in PyTorch.
+// Powers with some constant exponents are computed by products and square roots, as in formulas
+// (core's emit.cpp). Negative powers of integers are refused, as in PyTorch.
 void pow_kernel(const rb::Args& a) {
   static const struct {
     double exponent;

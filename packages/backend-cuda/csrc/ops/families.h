@@ -38,7 +38,7 @@ int32_t add_triangular(const RbHost* host, RbTxn* txn);
 
 /// out = from, with a cast; `from` broadcasts.
 void copy(const char* op, const RbTensor& out, const RbTensor& from);
-/// out = x in one triangle, from the diagonal of that number on, and 0 in the other. `x` may be
+/// out = the lower or upper triangle of x, bounded by a diagonal, and 0 elsewhere. `x` may be
 /// `out`.
 void triangle(const char* op, const RbTensor& out, const RbTensor& x, int64_t diagonal, bool lower);
 /// out = the number at every position, plus `step` times the position.

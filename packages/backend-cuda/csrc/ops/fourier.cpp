@@ -26,18 +26,18 @@ namespace {
 
 // ---- plans
 
-constexpr int kMostRank = 3;  // dimensions of one plan
+constexpr int kMostRank = 3;  // dimensions that one plan can transform
 
 enum Kind : int32_t { kComplexToComplex, kRealToComplex, kComplexToReal };
 
-// What a plan is made for: transforms of signals that lie one behind another, without gaps.
+// The transforms that a plan is for, of contiguous signals, one after another.
 struct Question {
   int32_t kind, is_double;
   int64_t rank, batch;
-  int64_t shape[kMostRank];  // of the signal; of its last dimension the length as real numbers
+  int64_t shape[kMostRank];  // of the signal in space, not of its half spectrum
 };
 
-// One plan of the library. Captured graphs need it as long as they can run.
+// One plan of the library. Graphs that have captured it need it as long as they exist.
 class Plan {
  public:
   static std::shared_ptr<Plan> make(const Question& q, int device, const char* op) {
@@ -81,14 +81,15 @@ class Plan {
   bool is_made_ = false;
 };
 
-constexpr int64_t kMostPlans = 4096;  // on each device, unless the user chooses another number
+constexpr int64_t kMostPlans = 4096;  // on each device, unless the user sets another limit
 
-// One call at a time: a plan has one stream and one workspace.
+// The plans of a device. One call at a time: a plan has one stream and one workspace.
 struct State {
   std::mutex mutex;
   LruCache<Question, std::shared_ptr<Plan>, HashWords, EqualWords> plans{kMostPlans};
 
-  // Of rabbet.backends.cuda.cufft_plan_cache[device]; 0: plans are not kept.
+  // Applies the limit of rabbet.backends.cuda.cufft_plan_cache[device] and returns it; 0: no plan
+  // is kept.
   int64_t follow_setting(int device) {
     const std::string name = "cuda.cufft_plan_cache.max_size." + std::to_string(device);
     const int64_t most = std::max<int64_t>(setting(name.c_str(), kMostPlans), 0);
@@ -102,7 +103,7 @@ struct State {
       } catch (const rb::Error& error) {
         if (error.code() != RB_E_OOM || plans.size() == 0) throw;
       }
-      plans.set_most(0);  // other plans hold memory of the device
+      plans.set_most(0);  // frees the memory that the other plans hold on the device
       auto plan = Plan::make(q, device, op);
       follow_setting(device);
       return plan;
@@ -120,12 +121,12 @@ int64_t count_plans(int device) {
   return static_cast<int64_t>(state.plans.size());
 }
 
-// `like` is on the device.
+// Transforms `from` to `to`, on the device of `like`.
 void execute(const char* op, const Question& q, const RbTensor& like, void* from, void* to,
              bool forward) {
   Device& here = device_of(like);
   here.enter();
-  const RelaxedCapture relaxed;  // a new plan takes memory and loads modules
+  const RelaxedCapture relaxed;  // a new plan allocates memory and loads modules
   const int index = here.index();
   const CuStream stream = here.current_stream();
   State& state = state_of<State>(index);
@@ -133,9 +134,7 @@ void execute(const char* op, const Question& q, const RbTensor& like, void* from
   const auto check = [&](int status, const char* what) {
     if (__builtin_expect(status == 0, 1)) return;
     state.plans.drop(q);
-    check_recovers(
-        here, stream,
-        std::string(op) + " on 'cuda:" + std::to_string(index) + "': " + what + " failed");
+    check_recovers(here, stream, failure_on(op, here, std::string(what) + " failed"));
     check_cufft(status, index, what, op);
   };
   std::shared_ptr<Plan> plan;
@@ -155,28 +154,28 @@ void execute(const char* op, const Question& q, const RbTensor& like, void* from
   launched(here, stream, op, kSuccess);
 }
 
-// ---- memory as the library takes it
+// ---- memory in the layout of the library
 
 bool is_double(const RbTensor& t) { return t.dtype_id == RB_F64 || t.dtype_id == RB_C128; }
 
-// Whether the elements lie in rows without gaps, and begin where complex numbers do.
+// Whether the tensor is contiguous and aligned to complex numbers.
 bool is_dense(const RbTensor& t) {
   const uintptr_t size = is_double(t) ? 16 : 8;
   return (t.flags & RB_T_CONTIGUOUS) && reinterpret_cast<uintptr_t>(t.data) % size == 0;
 }
 
-// Dense memory for a result.
+// Dense memory for the result `out`.
 Target target(const char* op, const RbTensor& out) {
   return Target(op, out, is_double(out) ? 16 : 8);
 }
 
 // ---- transforms of some dimensions
 
-// A range of a tensor's dimensions that one plan transforms, without those of length 1.
+// A range of a tensor's dimensions that one plan transforms; the plan leaves out those of length 1.
 struct Chunk {
   int begin, end;  // dimensions
   Question question = {};
-  int64_t outer = 1, inner = 1;  // elements before them and behind
+  int64_t outer = 1, inner = 1;  // products of the lengths before and after the range
 
   int64_t count() const {
     int64_t n = 1;
@@ -185,7 +184,7 @@ struct Chunk {
   }
 };
 
-// The last dimensions of [begin, end) that one plan can take. Its rank is 0 if all have length 1.
+// The last dimensions of [begin, end) that one plan can take. The rank is 0 if all have length 1.
 Chunk last_chunk(const RbTensor& t, int begin, int end) {
   Chunk chunk = {end, end};
   Question& q = chunk.question;
@@ -213,7 +212,7 @@ void transform(const char* op, const RbTensor& x, int begin, int end, bool forwa
       execute(op, chunk.question, x, x.data, x.data, forward);
       continue;
     }
-    // The signals are moved together, and back.
+    // The signals are not contiguous: transform a contiguous copy, and copy it back.
     const int64_t n = chunk.count(), shape[] = {chunk.outer, chunk.inner, n};
     View apart = scalar_view(x);
     apart.add(chunk.outer, n * chunk.inner);
@@ -231,8 +230,8 @@ struct HalfSpectrum {
   int64_t n, rows, lines, columns, planes;
 };
 
-// Of the half spectra `x` of real signals with these dimensions, what real signals do not have is
-// dropped: the library's results are undefined otherwise.
+// Makes half spectra those of real signals by dropping the rest. The library's results are
+// undefined for other spectra.
 void make_hermitian(const char* op, const RbTensor& x, const Chunk& chunk) {
   const Question& q = chunk.question;
   const int64_t length = q.shape[q.rank - 1];
@@ -249,7 +248,8 @@ void make_hermitian(const char* op, const RbTensor& x, const Chunk& chunk) {
   launch(device_of(x), kernel, s.n, arguments);
 }
 
-// The part of a transform that has the last dimension, of `length` real numbers: half a spectrum.
+// The last dimensions of a transform between a real signal and its half spectrum. `length` is that
+// of the signal's last dimension.
 Chunk real_chunk(const RbTensor& half, int begin, int64_t length, Kind kind) {
   Chunk chunk = last_chunk(half, begin, half.ndim);
   Question& q = chunk.question;
@@ -259,8 +259,8 @@ Chunk real_chunk(const RbTensor& half, int begin, int64_t length, Kind kind) {
   return chunk;
 }
 
-// Multiplies dense numbers by the factor of a normalization: `length` is that of the last dimension
-// of the signal as it is in space.
+// Multiplies dense numbers by the factor of a normalization. `length` is that of the last dimension
+// of the signal in space.
 void normalize(const char* op, const RbTensor& x, int64_t rank, int64_t length, int64_t mode) {
   static const Expression kScaled("a * p0");
   if (mode == 0) return;
@@ -270,10 +270,9 @@ void normalize(const char* op, const RbTensor& x, int64_t rank, int64_t length, 
   RbValue factor = {};
   factor.tag = RB_FLOAT;
   factor.v.f = mode == 1 ? 1 / std::sqrt(n) : 1 / n;
-  const bool complex = x.dtype_id == RB_C64 || x.dtype_id == RB_C128;
   View reals = scalar_view(x);
   reals.set_dtype(is_double(x) ? +RB_F64 : +RB_F32);
-  reals.add(x.numel * (complex ? 2 : 1), 1);
+  reals.add(x.numel * (is_complex(x.dtype_id) ? 2 : 1), 1);
   const RbValue value = read_value(reals.tensor());
   Operands operands(reals.tensor(), 1, &value);
   operands.call.parameters[0] = number_of(factor);
@@ -282,17 +281,12 @@ void normalize(const char* op, const RbTensor& x, int64_t rank, int64_t length, 
 
 // ---- operators
 
-// Declines, so that the CPU takes the call and the user reads why.
-void need_library() {
-  if (!cufft()) rb::fail(RB_E_NOTIMPL, "%s", kCufftMissing);
-}
-
 void fourier_kernel(const rb::Args& a) {
   constexpr const char* op = "fourier";
   const RbTensor &x = a.tensor(0), &out = a.ret();
   const int64_t rank = a.integer(1);
   const bool forward = a.boolean(3);
-  need_library();
+  need_cufft();
   if (x.numel == 0) return;
   const Target to = target(op, out);
   const RbTensor& result = to.tensor();
@@ -313,7 +307,7 @@ void half_fourier_kernel(const rb::Args& a) {
   constexpr const char* op = "half_fourier";
   const RbTensor &x = a.tensor(0), &out = a.ret();
   const int64_t rank = a.integer(1), length = x.shape[x.ndim - 1];
-  need_library();
+  need_cufft();
   if (out.numel == 0) return;
   const Target to = target(op, out);
   const RbTensor& result = to.tensor();
@@ -336,7 +330,7 @@ void fourier_to_real_kernel(const rb::Args& a) {
   constexpr const char* op = "fourier_to_real";
   const RbTensor &x = a.tensor(0), &out = a.ret();
   const int64_t rank = a.integer(1), length = a.integer(2);
-  need_library();
+  need_cufft();
   if (out.numel == 0) return;
   const Target to = target(op, out);
   const Temporary copied = dense_copy(op, x);  // the library overwrites its input

@@ -24,6 +24,10 @@ void warn_not_started(const char* library, int device, int status) {
   rb::host->log(2, text.c_str());
 }
 
+std::string failure_on(const char* op, const Device& device, const std::string& what) {
+  return std::string(op) + " on 'cuda:" + std::to_string(device.index()) + "': " + what;
+}
+
 void check_recovers(Device& device, CuStream stream, const std::string& text) {
   if (is_capture_invalid(stream))
     rb::fail(RB_E_DEVICE, "%s; this has invalidated the capture in progress", text.c_str());
@@ -35,8 +39,7 @@ void check_recovers(Device& device, CuStream stream, const std::string& text) {
 
 void plan_failed(const char* library, const char* op, Device& device, CuStream stream,
                  const std::string& what) {
-  const std::string text =
-      std::string(op) + " on 'cuda:" + std::to_string(device.index()) + "': " + what;
+  const std::string text = failure_on(op, device, what);
   check_recovers(device, stream, text);
   if (!is_first(library, op)) return;
   const std::string warning =

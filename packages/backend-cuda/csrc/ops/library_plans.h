@@ -18,7 +18,7 @@
 
 namespace rbcuda {
 
-/// For keys that are structs of whole words without padding.
+/// For keys that are structs of 8-byte words without padding.
 struct HashWords {
   template <class Key>
   size_t operator()(const Key& key) const {
@@ -46,7 +46,7 @@ class LruCache {
   explicit LruCache(size_t most) : most_(most) {}
 
   size_t size() const { return kept_.size(); }
-  /// Drops the least recently used values that are too many.
+  /// Changes the limit, and drops the least recently used values beyond it.
   void set_most(size_t most) {
     most_ = most;
     while (kept_.size() > most_) drop_oldest();
@@ -125,8 +125,11 @@ class Started {
   bool is_tried_ = false;
 };
 
-/// Throws if a failure of the library on `stream` has invalidated a capture, or if the device does
-/// not recover from it. `text` says what failed.
+/// "OP on 'cuda:N': WHAT", for messages about failures.
+std::string failure_on(const char* op, const Device& device, const std::string& what);
+
+/// Throws if a failure of a library on `stream` has invalidated a capture or left the device
+/// unusable. `text` says what failed.
 void check_recovers(Device& device, CuStream stream, const std::string& text);
 
 /// Call this after a plan of `library` has failed for `op`, before another plan or our kernel takes

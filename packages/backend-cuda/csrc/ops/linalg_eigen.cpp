@@ -10,9 +10,10 @@
 namespace rbcuda {
 namespace {
 
-constexpr int64_t kSmall = 32;  // up to this size, Jacobi's method takes all matrices at once
+// Up to this size, one call of Jacobi's method takes a whole batch.
+constexpr int64_t kSmall = 32;
 
-// Eigenvalues, and the vectors in place of the matrices.
+// Finds eigenvalues. Replaces the matrices by their eigenvectors, if these are wanted.
 void find_eigen(Solver& solver, const Columns& m, bool upper, bool with_vectors, char* values,
                 int* info) {
   const Cusolver& lib = *cusolver();
@@ -75,7 +76,8 @@ void eigh_kernel(const rb::Args& a) {
   infos.done();
 }
 
-// Of matrices with no more columns than rows. `u` and `vh` are null where vectors are not wanted.
+// Finds singular values, of matrices with at least as many rows as columns. `u` and `vh` are null
+// if vectors are not wanted.
 void find_singular(Solver& solver, const Columns& m, char* values, const Columns* u,
                    const Columns* vh, int* info) {
   const Cusolver& lib = *cusolver();
@@ -114,7 +116,7 @@ void svd_kernel(const rb::Args& a) {
     identity(op, u_out);
     return identity(op, vh_out);
   }
-  // The library takes no matrices with more columns than rows: A^H = V S U^H.
+  // The library takes no matrices with more columns than rows. They are factored as A^H = V S U^H.
   const bool wide = m < n;
   const int64_t rows = std::max(m, n);
   const Columns matrices(op, x, rows, k);

@@ -13,13 +13,12 @@
 namespace rbcuda {
 namespace {
 
-constexpr int64_t kSmall = 256;  // up to this size, matrices of a batch are factored by one call
-
+// Whether one call of cuBLAS factors all matrices.
 bool is_batch(const Columns& m) {
-  return m.count > 1 && m.rows == m.columns && m.rows <= kSmall && cublas();
+  return m.count > 1 && m.rows == m.columns && m.rows <= kFactoredTogether && cublas();
 }
 
-// All by one call; `pivots` are int32, or null.
+// Factors all matrices by one call. `pivots` are int32; null: without row exchanges.
 void factor_batch(Solver& solver, const Columns& m, const Temporary& addresses, int* pivots,
                   int* info) {
   const int n = static_cast<int>(m.rows);
@@ -29,7 +28,7 @@ void factor_batch(Solver& solver, const Columns& m, const Temporary& addresses, 
                    "cublasgetrfBatched");
 }
 
-// One after another; `pivots` are int64, or null.
+// Factors one matrix after another. `pivots` are int64; null: without row exchanges.
 void factor_each(Solver& solver, const Columns& m, int64_t* pivots, int* info) {
   const Cusolver& lib = *cusolver();
   const SolverHandle handle = solver.handle();
@@ -60,7 +59,7 @@ void lu_factor_kernel(const rb::Args& a) {
   const int64_t k = std::min(m.rows, m.columns);
   auto* const info = static_cast<int*>(infos.data());
   m.load(x);
-  if (!exchanges && k) {  // every row stays where it is
+  if (!exchanges && k) {  // each row is exchanged with itself
     const Temporary rows(out, RB_I32, 1, &k);
     fill(op, rows.tensor(), rb::int_value(1), rb::int_value(1));
     copy(op, pivots.tensor(), rows.tensor());
@@ -73,18 +72,14 @@ void lu_factor_kernel(const rb::Args& a) {
     factor_batch(solver, m, addresses, exchanges ? static_cast<int*>(pivots.data()) : nullptr,
                  info);
   } else {
-    const int64_t shape[] = {m.count, k};
-    const Temporary wide = exchanges ? Temporary(out, RB_I64, 2, shape) : Temporary();
+    const RbTensor& found = pivots.tensor();
+    const Temporary wide =
+        exchanges ? Temporary(out, RB_I64, found.ndim, found.shape) : Temporary();
     {
       Solver solver(op, out);
       factor_each(solver, m, static_cast<int64_t*>(wide.data()), info);
     }
-    if (exchanges) {
-      View lines = scalar_view(pivots.tensor());
-      lines.add(m.count, k);
-      lines.add(k, 1);
-      copy(op, lines.tensor(), wide.tensor());
-    }
+    if (exchanges) copy(op, found, wide.tensor());
   }
   m.done();
   pivots.done();
@@ -123,9 +118,8 @@ void solve_kernel(const rb::Args& a) {
               &wrong, static_cast<int>(x.count)),
           "cublasgetrsBatched");
   } else {
-    // The last number is for the `info` of solves, which cannot fail.
-    const int64_t one = 1;
-    const Temporary pivots(out, RB_I64, 2, shape), ignored(out, RB_I32, 1, &one);
+    const Temporary pivots(out, RB_I64, 2, shape);
+    const Temporary ignored(out, sizeof(int));  // `info` of the solves, which cannot fail
     Solver solver(op, out);
     auto* const places = static_cast<int64_t*>(pivots.data());
     factor_each(solver, factors, places, info);

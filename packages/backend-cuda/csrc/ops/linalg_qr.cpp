@@ -10,15 +10,14 @@
 namespace rbcuda {
 namespace {
 
-// Reflections and R in place of the matrices; `tau` are as many numbers as reflections for each.
+// Replaces the matrices by their reflections and R. `tau` has one factor for each reflection.
 void factor(Solver& solver, const Columns& m, int64_t columns, char* tau) {
   const int64_t k = std::min(m.rows, columns), item = stored_size(m.dtype());
   const Cusolver& lib = *cusolver();
   const SolverHandle handle = solver.handle();
   const SolverParams params = solver.params();
   const int type = data_type(m.dtype());
-  const int64_t one = 1;
-  const Temporary ignored(m.tensor(), RB_I32, 1, &one);  // `info` of what cannot fail
+  const Temporary ignored(m.tensor(), sizeof(int));  // `info`: the routine cannot fail
   solver.each(
       m.count, "cusolverDnXgeqrf",
       [&](size_t* device, size_t* host) {
@@ -32,14 +31,14 @@ void factor(Solver& solver, const Columns& m, int64_t columns, char* tau) {
       });
 }
 
-// The first columns of Q in place of `count` reflections.
+// Replaces the reflections by the first columns of Q.
 void form_q(Solver& solver, const Columns& q, int64_t reflections, const char* tau) {
-  const int64_t item = stored_size(q.dtype()), one = 1;
+  const int64_t item = stored_size(q.dtype());
   const int m = static_cast<int>(q.rows), n = static_cast<int>(q.columns),
             k = static_cast<int>(reflections);
   const Cusolver& lib = *cusolver();
   const SolverHandle handle = solver.handle();
-  const Temporary ignored(q.tensor(), RB_I32, 1, &one);
+  const Temporary ignored(q.tensor(), sizeof(int));
   solver.each_of(
       q.count, item, is_complex(q.dtype()) ? "cusolverDnungqr" : "cusolverDnorgqr",
       [&](int* elements) {
@@ -52,7 +51,7 @@ void form_q(Solver& solver, const Columns& q, int64_t reflections, const char* t
       });
 }
 
-// R, or the part of it that the result has, from the factors.
+// r = the upper triangle of the factors, cut to the shape of r.
 void take_upper(const char* op, const RbTensor& r, const Columns& factors) {
   const Columns upper(op, r);
   upper.load(factors);
@@ -136,8 +135,7 @@ void ormqr_kernel(const rb::Args& a) {
   if (k) {
     const Columns reflections(op, out, rows, x.shape[x.ndim - 1]);
     reflections.load(x);
-    const int64_t one = 1;
-    const Temporary tau = vectors(op, given, out), ignored(out, RB_I32, 1, &one);
+    const Temporary tau = vectors(op, given, out), ignored(out, sizeof(int));
     const auto* const factors = static_cast<const char*>(tau.data());
     Solver solver(op, out);
     const SolverHandle handle = solver.handle();

@@ -11,9 +11,7 @@
 namespace rbcuda {
 namespace {
 
-constexpr int64_t kSmall = 256;  // up to this size, matrices of a batch are factored by one call
-
-// The library may not notice NaN.
+// Sets `info` where a diagonal contains NaN, which the library may not notice.
 void find_nan_pivots(const char* op, const Columns& m, const RbTensor& info) {
   const int parts = is_complex(m.dtype()) ? 2 : 1;
   const Kernel kernel{op, {{"T", real_dtype(m.dtype())}}, kText_linalg, "RB_NAN_PIVOTS()\n"};
@@ -35,7 +33,7 @@ void cholesky_kernel(const rb::Args& a) {
   m.load(x);
   if (m.rows == 0) {
     fill(op, infos.tensor(), rb::int_value(0), rb::int_value(0));
-  } else if (m.count > 1 && m.rows <= kSmall) {
+  } else if (m.count > 1 && m.rows <= kFactoredTogether) {
     const Temporary addresses = m.addresses();
     Solver solver(op, out);
     const int n = static_cast<int>(m.rows), count = static_cast<int>(m.count);
@@ -66,14 +64,14 @@ void cholesky_kernel(const rb::Args& a) {
   infos.done();
 }
 
-// The matrices as they lie: column-major, or the transposes of such.
+// Triangular matrices in their own layout, column-major or row-major.
 struct Triangles {
   const char* data;
-  int64_t ld, step, count;  // step: bytes from one to the next; 0 where all are one
-  bool turned;
+  int64_t ld, step;  // step: bytes from one matrix to the next; 0 if there is only one
+  bool turned;       // row-major: the transposes are column-major
 };
 
-// Whether the leading dimensions of `t`, which broadcast to `out`, are one with one stride.
+// Whether one stride, `step`, leads through all matrices of `t` in the order of those of `out`.
 bool is_one_batch(const RbTensor& t, const RbTensor& out, int64_t* step) {
   int64_t size = 1;
   bool is_single = true;
@@ -102,7 +100,7 @@ void solve_triangular_kernel(const rb::Args& a) {
   x.load(B);
   const int rows = A.ndim - 2, columns = A.ndim - 1;
   const int64_t n = A.shape[rows];
-  Triangles t = {static_cast<const char*>(A.data), 0, 0, x.count, false};
+  Triangles t = {static_cast<const char*>(A.data), 0, 0, false};
   std::optional<Columns> copied;
   const bool plain = (A.strides[rows] == 1 || n == 1) && (A.strides[columns] >= n || n == 1);
   t.turned = !plain && A.strides[columns] == 1 && A.strides[rows] >= n;
@@ -112,7 +110,7 @@ void solve_triangular_kernel(const rb::Args& a) {
   } else {
     copied.emplace(op, out, n, n);
     copied->load(A);
-    t = {copied->at(0), copied->ld(), copied->size() * stored_size(A.dtype_id), x.count, false};
+    t = {copied->at(0), copied->ld(), copied->size() * stored_size(A.dtype_id), false};
   }
   const int side = left ? kBlasLeft : kBlasRight;
   const int uplo = upper != t.turned ? kBlasUpper : kBlasLower;

@@ -223,11 +223,11 @@ void linspace_kernel(const rb::Args& a) {
   int64_t n = out.numel, stride = out.ndim ? out.strides[0] : 1;
   const double gaps = static_cast<double>(std::max<int64_t>(n - 1, 1));
   Pair step = {(end.re - start.re) / gaps, (end.im - start.im) / gaps};
-  const bool complex = out.dtype_id == RB_C64 || out.dtype_id == RB_C128;
-  const Kernel kernel{"linspace",
-                      {{"E", RB_U8}, {"O", out.dtype_id}, {"T", complex ? +RB_C128 : +RB_F64}},
-                      kText_movement,
-                      "RB_EVENLY()\n"};
+  const Kernel kernel{
+      "linspace",
+      {{"E", RB_U8}, {"O", out.dtype_id}, {"T", is_complex(out.dtype_id) ? +RB_C128 : +RB_F64}},
+      kText_movement,
+      "RB_EVENLY()\n"};
   void* to = out.data;
   void* arguments[] = {&to, &n, &stride, &start, &end, &step};
   launch(device_of(out), kernel, n, arguments);
@@ -236,8 +236,7 @@ void linspace_kernel(const rb::Args& a) {
 template <int Part>
 void part_kernel(const rb::Args& a) {
   const RbTensor& x = a.tensor(0);
-  if (x.dtype_id == RB_C64 || x.dtype_id == RB_C128)
-    return copy(a.op_name(), a.ret(), part_of(x, Part).tensor());
+  if (is_complex(x.dtype_id)) return copy(a.op_name(), a.ret(), part_of(x, Part).tensor());
   if (Part == 0) return copy(a.op_name(), a.ret(), x);
   fill(a.op_name(), a.ret(), rb::int_value(0), rb::int_value(0));
 }

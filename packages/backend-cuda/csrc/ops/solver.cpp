@@ -18,7 +18,7 @@ namespace rbcuda {
 
 namespace {
 
-// Whether the last two dimensions are column-major, and all matrices lie one behind another.
+// Whether the matrices are column-major and contiguous, one after another.
 bool is_in_columns(const RbTensor& t) {
   int64_t step = 1;
   const int last = t.ndim - 1;
@@ -44,7 +44,7 @@ View in_columns(const RbTensor& like, void* data, int64_t rows, int64_t columns)
   return view;
 }
 
-// out = the conjugates of `from`
+// out = conj(from)
 void conjugate(const char* op, const RbTensor& out, const RbTensor& from) {
   static const Expression kConjugate("rb_conj(a)", kText_complex);
   const RbValue value = read_value(from);
@@ -103,13 +103,6 @@ void Columns::done() const {
 
 char* Columns::at(int64_t i) const {
   return static_cast<char*>(view_.tensor().data) + i * size() * stored_size(dtype());
-}
-
-View Columns::flat() const {
-  View view = scalar_view(view_.tensor());
-  view.add(count, size());
-  view.add(size(), 1);
-  return view;
 }
 
 Temporary Columns::addresses() const {
@@ -185,9 +178,7 @@ Temporary Solver::workspace(size_t bytes) const {
 
 void Solver::done(int status, const char* what, void (*check)(int, int, const char*, const char*)) {
   if (__builtin_expect(status != 0, 0)) {
-    check_recovers(device_, stream_,
-                   std::string(op_) + " on 'cuda:" + std::to_string(device_.index()) +
-                       "': " + what + " failed");
+    check_recovers(device_, stream_, failure_on(op_, device_, std::string(what) + " failed"));
     check(status, device_.index(), what, op_);
   }
   launched(device_, stream_, op_, kSuccess);
@@ -195,14 +186,7 @@ void Solver::done(int status, const char* what, void (*check)(int, int, const ch
 void Solver::solver_done(int status, const char* what) { done(status, what, check_cusolver); }
 void Solver::blas_done(int status, const char* what) { done(status, what, check_cublas); }
 
-void need_cusolver() {
-  if (!cusolver()) rb::fail(RB_E_NOTIMPL, "%s", kCusolverMissing);
-}
-void need_cublas() {
-  if (!cublas()) rb::fail(RB_E_NOTIMPL, "%s", kCublasMissing);
-}
-
-// ---- what the routines leave out
+// ---- around the routines
 
 Temporary clear_not_finite(const char* op, const Columns& matrices) {
   constexpr int kNotFinite = -4;

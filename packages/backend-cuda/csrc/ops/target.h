@@ -1,11 +1,12 @@
-// Results for kernels and libraries that write rows without gaps.
+// Contiguous memory for the results of kernels and libraries that need it.
 #pragma once
 #include "launch/temporary.h"
 #include "ops/families.h"
 
 namespace rbcuda {
 
-/// A result's own memory where it lies so and is aligned, else some that done() copies from.
+/// A result's own memory if it is contiguous and aligned, else temporary memory, which done()
+/// copies to the result.
 class Target {
  public:
   Target(const char* op, const RbTensor& out, uintptr_t aligned = 1) : op_(op), out_(out) {
@@ -24,7 +25,7 @@ class Target {
   Temporary room_;
 };
 
-/// `t` in rows without gaps.
+/// A contiguous copy of `t`.
 inline Temporary dense_copy(const char* op, const RbTensor& t) {
   Temporary made(t, t.dtype_id, t.ndim, t.shape);
   copy(op, made.tensor(), t);
