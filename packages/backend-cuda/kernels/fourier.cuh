@@ -1,13 +1,13 @@
-// Half spectra of real signals, as the backward transform of cuFFT takes them.
-// ---- before it stands T. x: the last one to three dimensions are the signal's, without gaps.
+// Makes half spectra Hermitian, as cuFFT's transform to real numbers needs them.
+// ---- before it stands T. x is contiguous; its last one to three dimensions are the signal's.
 struct HalfSpectrum {  // twin of rbcuda's
-  Int64 n;             // of positions: each line of `planes` elements has a thread for each
-  Int64 rows, lines;   // of the signal's dimensions before its last one
-  Int64 columns;       // of its last one
-  Int64 planes;        // the first column, and for an even length of the real signal the last one
+  Int64 n;             // elements to look at: `planes` for each line, one thread each
+  Int64 rows, lines;   // lengths of the signal's dimensions before its last one
+  Int64 columns;       // length of its last one
+  Int64 planes;        // 1: the first column; 2, for an even real length: also the last one
 };
-// Along its first and last frequency a real signal's spectrum is Hermitian in the other dimensions.
-// The part that is not is dropped here, as a transform of one dimension after the other drops it.
+// In these columns, the spectrum of a real signal is Hermitian in the other dimensions. This drops the
+// part that is not, as a transform of one dimension after the other does.
 #define RB_HERMITIAN_PLANES()                                                               \
   extern "C" __global__ void rb_kernel(Complex<T>* x, const HalfSpectrum s) {               \
     RB_FOR(i, s.n) {                                                                        \

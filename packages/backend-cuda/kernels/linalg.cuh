@@ -1,7 +1,7 @@
-// Around the routines of cuSOLVER and cuBLAS.
+// Kernels around the routines of cuSOLVER and cuBLAS.
 #include "report.cuh"
-// ---- before it stands T, the real type. A block for each matrix of `size` real numbers: one with a
-// number that is not finite becomes zeros, on which iterations end, and its flag `bad`, else 0.
+// ---- before it stands T, the real type. A block for each matrix of `size` real numbers. A matrix with
+// NaN or infinity is replaced by zeros, for which iterations converge; its flag is `bad`, else 0.
 #define RB_FINITE_FLAGS()                                                                  \
   extern "C" __global__ void rb_kernel(T* x, int* flags, Int64 matrices, Int64 size, int bad) { \
     for (Int64 m = blockIdx.x; m < matrices; m += gridDim.x) {                             \
@@ -13,8 +13,8 @@
       if (threadIdx.x == 0) flags[m] = wrong ? bad : 0;                                    \
     }                                                                                      \
   }
-// A thread for each matrix of `size` real numbers: `info` becomes the place, counted from 1, of the
-// first NaN among `n` numbers of the diagonal, `step` apart, unless it is set already.
+// A thread for each matrix of `size` real numbers. Unless `info` is set already, it becomes the
+// position, from 1, of the first NaN among the `n` numbers of the diagonal, which lie `step` apart.
 #define RB_NAN_PIVOTS()                                                                    \
   extern "C" __global__ void rb_kernel(const T* x, int* info, Int64 matrices, Int64 size,  \
                                        Int64 n, Int64 step) {                              \
@@ -25,8 +25,8 @@
       }                                                                                    \
     }                                                                                      \
   }
-// ---- a thread for each permutation: the exchanges of rows k and pivots[k] - 1, in their order or in
-// the reverse one, which is the inverse. A pivot that is none is skipped; the host hears of it.
+// ---- a thread for each permutation. It exchanges rows r and pivots[r] - 1 in ascending order of r, or
+// in descending order for the inverse. Pivots out of range are skipped and reported.
 #define RB_LU_ROWS()                                                                       \
   extern "C" __global__ void rb_kernel(Int64* rows, const int* pivots, Int64 matrices,     \
                                        Int64 m, Int64 k, int inverse, const Finder finder) { \

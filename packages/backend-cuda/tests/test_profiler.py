@@ -153,7 +153,7 @@ prof.export_perfetto("PATH")
 """.replace("PATH", str(tmp_path / "trace"))
     run(BEGIN + code, **simulator)
     trace = messages.Trace.FromString((tmp_path / "trace").read_bytes())
-    tracks = {  # each has a sequence of packets of its own
+    tracks = {  # each track has its own sequence of packets
         p.trusted_packet_sequence_id: p.track_descriptor.name
         for p in trace.packet
         if p.track_descriptor.uuid
@@ -165,11 +165,8 @@ prof.export_perfetto("PATH")
     }
     flows = [set(p.track_event.flow_ids) for p in trace.packet if p.track_event.flow_ids]
     work = [p for p in trace.packet if p.track_event.terminating_flow_ids]
-    assert {
-        (tracks[s], names[s, p.track_event.name_iid])
-        for p in work
-        for s in [p.trusted_packet_sequence_id]
-    } == {
+    sequences = [(p.trusted_packet_sequence_id, p.track_event.name_iid) for p in work]
+    assert {(tracks[s], names[s, name]) for s, name in sequences} == {
         ("cuda:0 default stream", "add kernel"),
         ("cuda:0 stream 1", "mul kernel"),
     }

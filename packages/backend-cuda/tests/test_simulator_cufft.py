@@ -58,7 +58,7 @@ for shape in ((1,), (5,), (8,), (97,), (4, 6), (3, 5), (2, 3, 4), (3, 4, 5)):
 
 
 def test_half_spectra_come_back_as_signals_and_their_memory_is_overwritten(run, simulator):
-    """Those that no real signal has are NaN."""
+    """A spectrum that no real signal has becomes NaN."""
     code = """
 for shape in ((8,), (7,), (4, 6), (2, 3, 4)):
     x = rng.standard_normal(shape)

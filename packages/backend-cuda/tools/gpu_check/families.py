@@ -88,7 +88,7 @@ def channels_last(x: Any, w: Any) -> Any:
 
 
 def positive(x: Any) -> Any:
-    """A well-conditioned matrix with as many rows as `x`."""
+    """A positive-definite, well-conditioned matrix with as many rows as `x`."""
     return x @ x.t() / x.shape[1] + rabbet.eye(x.shape[0], dtype=x.dtype, device=x.device)
 
 
