@@ -47,7 +47,7 @@ class Matmul(Group):
 
 
 class PlanCache:
-    """The plans of Fourier transforms that the CUDA backend keeps for one device, the most recently used ones.
+    """The most recently used plans of Fourier transforms, which the CUDA backend keeps for one device.
 
     `max_size`: how many are kept, 4096 by default; 0 keeps none.
     """
@@ -58,7 +58,7 @@ class PlanCache:
 
     @property
     def size(self) -> int:
-        """How many plans there are."""
+        """The number of plans that the cache holds."""
         properties = _C.device_properties(_C.device("cuda", self.device_index))
         return int(properties.get("cufft_plan_cache_size", 0))
 
@@ -80,10 +80,10 @@ class PlanCache:
         self._max_size = value
         self._keep(value)
 
-    def _keep(self, most: int) -> int:
-        """Tell the backend how many plans it may keep, and ask how many it has; it drops the others then."""
+    def _keep(self, most: int) -> None:
+        """Let the backend keep at most so many plans."""
         _C.set_setting(f"cuda.cufft_plan_cache.max_size.{self.device_index}", most)
-        return self.size
+        _ = self.size  # the backend drops plans beyond the limit when it counts them
 
     def clear(self) -> None:
         """Drop the plans."""

@@ -327,7 +327,7 @@ def _nest(
 
 
 def _steps(recorded: bool) -> list[tuple[str, str]]:
-    """What the layers do with a call; `recorded`: with one that autograd records, where it is installed."""
+    """What each layer does with a call. `recorded`: a call that autograd records, if autograd is installed."""
     autograd = any(layer["name"] == "autograd" for layer in _C.layers())
     x = rabbet.ones(2, requires_grad=recorded and autograd)
     plan = _C.dispatch_plan(rabbet.ops("add"), (x, x), {})

@@ -127,12 +127,12 @@ def _svd_triple(A: Array, full_matrices: bool) -> Any:
 
 @defines("svd")
 def _old_svd(input: Array, some: bool, compute_uv: bool) -> Any:
-    """As `linalg_svd`, with V in place of Vh; without vectors both are zeros."""
+    """Like `linalg_svd`, but with V instead of Vh. Without vectors, U and V are zeros."""
     if compute_uv:
         U, S, Vh, _ = _svd(input, not some, True)
         return U, S, Unset((*Vh[:-2], Vh[-1], Vh[-2]))
-    sizes = [np.zeros((*input.shape[:-2], n, n), input.dtype) for n in input.shape[-2:]]
-    return sizes[0], np.linalg.svd(input, compute_uv=False), sizes[1]
+    U, V = (np.zeros((*input.shape[:-2], n, n), input.dtype) for n in input.shape[-2:])
+    return U, np.linalg.svd(input, compute_uv=False), V
 
 
 @defines("_linalg_lstsq")
