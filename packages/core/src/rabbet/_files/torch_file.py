@@ -85,7 +85,8 @@ def refused_names(file: Any, name: str) -> list[str]:
     return sorted({full for full in seen.globals if not names.allows(full)})
 
 
-def _storage_value(data: Tensor, dtype: str | None) -> TypedStorage | UntypedStorage:
+def storage_value(data: Tensor, dtype: str | None) -> TypedStorage | UntypedStorage:
+    """A storage as a pickle names it: typed unless `dtype` is None."""
     if dtype is None:
         return UntypedStorage(data)
     return TypedStorage(data.view(getattr(_C, dtype)))
@@ -270,7 +271,7 @@ class _ZipFile:
             if self._big:
                 _swap(data, key.dtype)
             self._storages[key.name] = self._request.restore(data, key.location)
-        return _storage_value(self._storages[key.name], key.dtype)
+        return storage_value(self._storages[key.name], key.dtype)
 
     def _memory(self, name: str, key: StorageKey) -> Tensor:
         start, entry = self._starts[name], Entry("uint8", [key.nbytes], 0, key.nbytes)
@@ -339,7 +340,7 @@ def _read_legacy(raw: Any, request: Request) -> Any:
         end = file.tell()
         file.seek(start)
         value = request.unpickle(
-            Source(file, end - start), lambda key: _storage_value(storages[key.name], key.dtype)
+            Source(file, end - start), lambda key: storage_value(storages[key.name], key.dtype)
         )
         file.seek(end)
         return value  # fmt: skip

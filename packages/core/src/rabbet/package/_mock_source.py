@@ -1,4 +1,4 @@
-"""What a package holds for modules that are mocked."""
+"""The sources that a package stores for mocked modules."""
 
 from importlib.resources import files
 

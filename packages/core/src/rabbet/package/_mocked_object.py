@@ -1,6 +1,6 @@
-"""Stands for an object of a module that was left out of a package: it can be imported and passed on, but not used.
+"""The placeholder for objects of mocked modules. Code can import it and pass it on, but not use it.
 
-A package with mocked modules holds this text as its `_mock.py`.
+A package with mocked modules contains this file as `_mock.py`.
 """
 
 _USES = (
@@ -13,7 +13,7 @@ _USES = (
 
 
 class MockedObject:
-    """An object of a mocked module, by its name; using it raises NotImplementedError."""
+    """A placeholder that knows the name of the object it replaces; using it raises NotImplementedError."""
 
     _name = "MockedObject"
 

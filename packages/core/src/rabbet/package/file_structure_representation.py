@@ -1,4 +1,4 @@
-"""What is in a package, as a tree of folders."""
+"""The contents of a package as a tree of folders."""
 
 from .glob_group import GlobGroup, GlobPattern
 
@@ -12,7 +12,7 @@ class Directory:
         self.children: dict[str, Directory] = {}
 
     def has_file(self, filename: str) -> bool:
-        """Whether a file is below this folder, by its path, such as "model/weights.pkl"."""
+        """Whether this folder contains a file with the given relative path, such as "model/weights.pkl"."""
         here = self
         for part in filename.split("/"):
             if part not in here.children:
@@ -29,10 +29,10 @@ class Directory:
             here = here.children.setdefault(part, Directory(part, i < len(parts) - 1))
 
 
-def _lines(what: Directory, here: str, below: str) -> list[str]:
-    """The lines of a tree: the first begins with `here`, the others with `below`."""
-    lines = [here + what.name]
-    inner = sorted(what.children.values(), key=lambda child: (not child.is_dir, child.name))
+def _lines(tree: Directory, here: str, below: str) -> list[str]:
+    """The lines of a tree. The first line begins with `here`, the others begin with `below`."""
+    lines = [here + tree.name]
+    inner = sorted(tree.children.values(), key=lambda child: (not child.is_dir, child.name))
     for i, child in enumerate(inner):
         is_last = i == len(inner) - 1
         lines += _lines(
@@ -44,7 +44,7 @@ def _lines(what: Directory, here: str, below: str) -> list[str]:
 
 
 def structure_of(name: str, paths: list[str], include: GlobPattern, exclude: GlobPattern) -> Directory:  # fmt: skip
-    """The tree of the paths that the patterns take."""
+    """The tree of the paths that match `include` and not `exclude`."""
     group = GlobGroup(include, exclude=exclude, separator="/")
     root = Directory(name, True)
     for path in paths:

@@ -1,17 +1,20 @@
-"""What a source imports."""
+"""Finds the imports of a source file."""
 
 import ast
 
 
 def find_files_source_depends_on(src: str, package: str) -> list[tuple[str, str | None]]:
-    """The imports of a source, in order: (module, name), where the name may be a module below it; None: there is none.
+    """The imports of a source as pairs (module, name).
+
+    The name is that of an attribute or submodule in `from module import name`, and None for other imports.
 
     Args:
-        src: the text.
-        package: against which relative imports are resolved.
+        src: the source.
+        package: the package that relative imports refer to.
 
     Raises:
-        SyntaxError: if it is no Python.
+        SyntaxError: if `src` is not valid Python.
+        ImportError: if a relative import leads out of the package.
     """
     found: dict[tuple[str, str | None], None] = {}
     for node in ast.walk(ast.parse(src)):
@@ -43,7 +46,7 @@ def _absolute(module: str | None, level: int, package: str) -> str:
 
 
 def _imported_by_call(node: ast.Call) -> str | None:
-    """The module of `__import__("module")` and `importlib.import_module("module")`."""
+    """The module named in a call `__import__("module")` or `importlib.import_module("module")`; None for other calls."""
     named = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", None)
     if named not in ("__import__", "import_module") or not node.args:
         return None

@@ -1,4 +1,4 @@
-"""Sets of module names by patterns."""
+"""Patterns that select module names."""
 
 import re
 from collections.abc import Iterable
@@ -8,15 +8,17 @@ GlobPattern: TypeAlias = str | Iterable[str]
 
 
 class GlobGroup:
-    """Names that match a pattern: `*` matches within a segment, `**` (a whole segment) any number of segments.
+    """A set of names given by patterns.
+
+    `*` matches any characters within a segment. `**` stands for any number of segments.
 
     Args:
-        include: a pattern, or several.
-        exclude: patterns of names that are left out.
-        separator: between segments.
+        include: one or more patterns of the names in the group.
+        exclude: one or more patterns of names to leave out.
+        separator: the text between segments.
 
     Raises:
-        ValueError: if `**` is a part of a segment.
+        ValueError: if `**` is only part of a segment.
     """
 
     def __init__(
@@ -35,9 +37,6 @@ class GlobGroup:
             p.fullmatch(name) for p in self._excluded
         )
 
-    def __str__(self) -> str:
-        return self.__repr__()
-
     def __repr__(self) -> str:
         return f"GlobGroup(include={self.include}, exclude={self.exclude})"
 
@@ -47,7 +46,7 @@ def _patterns(given: GlobPattern) -> list[str]:
 
 
 def _compiled(pattern: str, separator: str) -> re.Pattern[str]:
-    """Matches a name with a separator in front of it."""
+    """An expression that matches a name preceded by the separator."""
     mark, text = re.escape(separator), ""
     for segment in pattern.split(separator):
         if segment == "**":

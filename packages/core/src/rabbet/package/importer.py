@@ -1,4 +1,4 @@
-"""Where modules come from: the program's own, and those of packages."""
+"""Importers find modules in the program or in packages."""
 
 import functools
 import importlib
@@ -13,39 +13,39 @@ __all__ = ["Importer", "ObjMismatchError", "ObjNotFoundError", "OrderedImporter"
 
 
 class ObjNotFoundError(Exception):
-    """No module has an object under the name that it says."""
+    """The module that an object names as its own does not contain it."""
 
 
 class ObjMismatchError(Exception):
-    """A module has another object under that name."""
+    """The module that an object names as its own has a different object under its name."""
 
 
 class Importer(ABC):
-    """Finds modules by their names, and the modules of objects."""
+    """Finds modules by name and the modules that define objects."""
 
     modules: dict[str, Any]
 
     @abstractmethod
     def import_module(self, module_name: str) -> ModuleType:
-        """The module of a name.
+        """The module with this name.
 
         Raises:
-            ModuleNotFoundError: if there is none.
+            ModuleNotFoundError: if there is no such module.
         """
 
     def whichmodule(self, obj: Any, name: str) -> str:
-        """The name of the module that defines an object, as pickle finds it."""
+        """The name of the module that defines an object, by the rules of pickle."""
         return pickle.whichmodule(obj, name)  # type: ignore[attr-defined]
 
     def get_name(self, obj: Any, name: str | None = None) -> tuple[str, str]:
-        """The module of an object, and its name there, with which `import_module` finds it again.
+        """The names of an object's module and of the object in that module.
 
         Args:
-            name: None: the object's __qualname__.
+            name: the object's name; by default its __qualname__.
 
         Raises:
-            ObjNotFoundError: if there is nothing of that name.
-            ObjMismatchError: if it is another object.
+            ObjNotFoundError: if the module has no object with that name.
+            ObjMismatchError: if the name refers to another object.
         """
         name = name or getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
         if name is None:
@@ -62,13 +62,13 @@ class Importer(ABC):
             ) from None  # fmt: skip
         if found is not obj:
             raise ObjMismatchError(
-                f"{obj!r} is another object than {module_name}.{name}, which comes from {_origin_of(found)}{_ADVICE}"
+                f"{obj!r} is not the same object as {module_name}.{name}, which comes from {_origin_of(found)}{_ADVICE}"
             )
         return module_name, name
 
 
 _ADVICE = (
-    ": give the exporter the importers that its objects come from, in order, as in "
+    ": give the exporter the importers of its objects, in order of search, as in "
     "PackageExporter(f, importer=(package_importer, sys_importer))"
 )
 
@@ -79,10 +79,10 @@ def _origin_of(obj: Any) -> str:
 
 
 class _SysImporter(Importer):
-    """The program's own modules."""
+    """Imports the program's own modules."""
 
     def import_module(self, module_name: str) -> ModuleType:
-        """The module that an import statement gives."""
+        """Import a module as an import statement does."""
         return importlib.import_module(module_name)
 
 
@@ -90,10 +90,10 @@ sys_importer = _SysImporter()
 
 
 class OrderedImporter(Importer):
-    """Several importers: the first that has a module decides.
+    """Asks several importers in order; the first that has a module provides it.
 
     Raises:
-        TypeError: for what is no importer.
+        TypeError: if an argument is not an importer.
     """
 
     def __init__(self, *args: Importer) -> None:
@@ -105,17 +105,17 @@ class OrderedImporter(Importer):
         self._importers = list(args)
 
     def import_module(self, module_name: str) -> ModuleType:
-        """The module of the first importer that has it."""
+        """Import a module from the first importer that has it."""
         for importer in self._importers:
             try:
                 return importer.import_module(module_name)
             except ModuleNotFoundError as error:
                 if error.name is not None and not _is_part(error.name, module_name):
-                    raise  # the module is there and misses another
+                    raise  # the module exists, but something it imports does not
         raise ModuleNotFoundError(f"no importer has the module {module_name!r}", name=module_name)
 
     def whichmodule(self, obj: Any, name: str) -> str:
-        """The module that the first importer names that knows one."""
+        """The name of the module that defines an object, from the first importer that knows it."""
         for importer in self._importers:
             found = importer.whichmodule(obj, name)
             if found != "__main__":

@@ -1,16 +1,18 @@
-"""Writes packages: values, files and the sources of the modules that they need, in one zip archive of PyTorch's form.
+"""Writes packages: zip archives with values, files and the sources of the modules that they need, in PyTorch's format.
 
-| file | what |
+| file | contents |
 |---|---|
 | `NAME/.data/N.storage` | the bytes of a storage |
-| `NAME/.data/extern_modules` | the names of modules that the reading program has to have, a line each |
-| `NAME/PACKAGE/RESOURCE` | a pickle, a text or bytes; `.` in the package's name is `/` |
+| `NAME/.data/extern_modules` | the names of the modules that the reading program must provide, one per line |
+| `NAME/PACKAGE/RESOURCE` | a pickle, a text or bytes; the path has `/` where the package's name has `.` |
 | `NAME/MODULE.py`, `NAME/MODULE/__init__.py` | the source of a module |
 """
 
 import collections
 import contextlib
+import functools
 import io
+import itertools
 import linecache
 import os
 import pickle
@@ -35,7 +37,7 @@ from .importer import Importer, OrderedImporter, sys_importer
 __all__ = ["EmptyMatchError", "PackageExporter", "PackagingError"]
 
 _FRAMEWORKS = {"torch", "rabbet"}
-_NOT_IMPLIED = {"sys", "io"}  # too close to the system to be handed out unasked
+_NOT_IMPLIED = {"sys", "io"}  # access to the system needs an explicit pattern
 _EXTENSIONS = (".so", ".pyd")
 
 _NO_ACTION = "Module did not match against any action pattern. Extern, mock, or intern it."
@@ -47,6 +49,7 @@ _MOCKED = (
     "Module was mocked out, but is still being used in the package. Please intern or extern the mocked modules if "
     "objects are supposed to be in the package."
 )
+_SYS_NOTE = "It gives access to the system and is external only on request: call PackageExporter.extern(...) with its name."
 
 
 class EmptyMatchError(Exception):
@@ -54,11 +57,11 @@ class EmptyMatchError(Exception):
 
 
 class PackagingError(Exception):
-    """Modules cannot be packaged: the message names each with the reason.
+    """Some modules cannot be packaged. The message lists them with the reasons.
 
     Args:
-        dependency_graph: of the modules; nodes with "error" are the causes.
-        debug: add how each of them came to be needed.
+        dependency_graph: the graph of the modules; the nodes with an "error" are the causes.
+        debug: add to the message the chain of dependencies that leads to each module.
     """
 
     def __init__(self, dependency_graph: DiGraph, debug: bool = False) -> None:
@@ -77,12 +80,15 @@ class PackagingError(Exception):
                 if debug:
                     lines.append(f"      Path: {' -> '.join(dependency_graph.path_to(name))}")
         if not debug:
-            lines += ["", "PackageExporter(debug=True) adds how these modules came to be needed."]
+            lines += [
+                "",
+                "PackageExporter(debug=True) adds the dependencies that lead to these modules.",
+            ]
         super().__init__("\n".join(lines) + "\n")
 
 
 class _Rule(NamedTuple):
-    """What happens to the modules of a group."""
+    """The action for the modules of a group."""
 
     action: str  # intern, extern, mock or deny
     group: GlobGroup
@@ -91,26 +97,27 @@ class _Rule(NamedTuple):
 
 
 class PackageExporter:
-    """Writes a package: a `with` block, or until `close()`.
+    """Writes a package, in a `with` block or until `close()`.
 
         with PackageExporter("model.pt") as exporter:
             exporter.intern("project.**")
             exporter.extern("numpy.**")
             exporter.save_pickle("model", "model.pkl", net)
 
-    The modules that pickles and sources need must match a pattern of `intern` (their sources are stored, and what they
-    import in turn), `extern` (the reading program has them), `mock` (importing them works, using them does not) or `deny`;
-    the first pattern that matches decides. rabbet, torch and Python's library, without `sys` and `io`, are external
-    unless a pattern says otherwise. Reading a package executes the code in it.
+    Each module that a pickle or a source needs must match a pattern. `intern` stores its source and applies the patterns
+    to its imports. `extern` leaves the module to the reading program. `mock` stores a placeholder that can be imported but
+    not used. `deny` makes it an error. The first pattern that matches decides. rabbet, torch and Python's standard library
+    except `sys` and `io` are external unless a pattern says otherwise. Reading a package executes the code in it.
 
     Args:
         f: a path or a binary file.
-        importer: where the modules of objects come from, in order: PackageImporters for objects of other packages.
-        debug: say in errors how a module came to be needed.
+        importer: the importers of the objects' modules, in order of search; objects from other packages need their
+            PackageImporters.
+        debug: name in errors the dependencies that lead to each module.
 
     Raises:
         PackagingError: at the end, if a module cannot be packaged.
-        EmptyMatchError: at the end, if a pattern that must match did not.
+        EmptyMatchError: at the end, if no module matched a pattern with `allow_empty=False`.
     """
 
     def __init__(
@@ -127,14 +134,15 @@ class PackageExporter:
         self._root = Path(f).stem if isinstance(f, (str, os.PathLike)) else "archive"
         self._files: set[str] = set()
         self._storages = Storages()
-        self._written = 0  # of the storages
+        self._written = 0  # storages in the archive
         self._rules: list[_Rule] = []
         self._hooks: dict[str, collections.OrderedDict[int, Any]] = {
             action: collections.OrderedDict() for action in ("intern", "extern", "mock")
         }
-        self._reduced: dict[int, tuple[Any, ...]] = {}
-        self._kept: list[Any] = []
-        self._ids = 0
+        self._reduced: dict[
+            int, tuple[Any, tuple[Any, ...]]
+        ] = {}  # objects and their persistent ids
+        self._ids = itertools.count()
         self._is_closed = False
 
     # ---- patterns
@@ -142,30 +150,30 @@ class PackageExporter:
     def intern(
         self, include: GlobPattern, *, exclude: GlobPattern = (), allow_empty: bool = True
     ) -> None:
-        """Store the sources of these modules, and treat what they import by the patterns.
+        """Store the sources of the matching modules and apply the patterns to their imports.
 
         Args:
-            include: patterns of names: `*` matches within a segment, `**` any number of segments.
-            exclude: patterns of names that are left out.
-            allow_empty: False: EmptyMatchError if no module matches.
+            include: patterns of names. `*` matches any characters within a segment, `**` any number of segments.
+            exclude: patterns of names to leave out.
+            allow_empty: whether it is no error if no module matches.
         """
         self._add_rule("intern", include, exclude, allow_empty)
 
     def extern(
         self, include: GlobPattern, *, exclude: GlobPattern = (), allow_empty: bool = True
     ) -> None:
-        """Let the reading program's own modules of these names be imported. Arguments as of `intern`."""
+        """Leave the matching modules to the reading program. The arguments are those of `intern`."""
         self._add_rule("extern", include, exclude, allow_empty)
 
     def mock(
         self, include: GlobPattern, *, exclude: GlobPattern = (), allow_empty: bool = True
     ) -> None:
-        """Store stand-ins for these modules, whose objects raise NotImplementedError where they are used. Arguments as of
-        `intern`."""
+        """Store placeholders for the matching modules; using their objects raises NotImplementedError. The arguments are
+        those of `intern`."""
         self._add_rule("mock", include, exclude, allow_empty)
 
     def deny(self, include: GlobPattern, *, exclude: GlobPattern = ()) -> None:
-        """Make it an error if one of these modules is needed. Arguments as of `intern`."""
+        """Make it an error to need one of the matching modules. The arguments are those of `intern`."""
         self._add_rule("deny", include, exclude, True)
 
     def _add_rule(
@@ -194,13 +202,13 @@ class PackageExporter:
         self._hooks[action][handle.id] = hook
         return handle
 
-    # ---- what is saved
+    # ---- saving
 
     def save_text(self, package: str, resource: str, text: str) -> None:
         """Store a text.
 
         Args:
-            package: the folder, as the name of a package.
+            package: the name of the package whose folder contains the file.
             resource: the name of the file.
         """
         if not isinstance(text, str):
@@ -208,7 +216,7 @@ class PackageExporter:
         self._write(_path(package, resource), text.encode())
 
     def save_binary(self, package: str, resource: str, binary: bytes) -> None:
-        """Store bytes. Arguments as of `save_text`."""
+        """Store bytes. The arguments are those of `save_text`."""
         self._write(_path(package, resource), bytes(binary))
 
     def save_pickle(
@@ -219,17 +227,18 @@ class PackageExporter:
         dependencies: bool = True,
         pickle_protocol: int = 3,
     ) -> None:
-        """Store a value as a pickle; tensors that share a storage in one package share it after reading.
+        """Store a value as a pickle. Tensors of one package that share a storage share it after reading.
 
         Args:
-            package, resource: as of `save_text`.
-            obj: tensors, Modules, anything that pickle takes. A class may define `__reduce_package__(exporter)`, which
-                returns a function and arguments: `function(importer, *arguments)` makes the object again.
-            dependencies: the modules of its classes and functions join the package as the patterns say.
-            pickle_protocol: 2 to 5.
+            package, resource: as in `save_text`.
+            obj: any value that pickle takes, such as a tensor or a Module. Its class may define
+                `__reduce_package__(exporter)`, which returns a function and arguments. On reading,
+                `function(importer, *arguments)` recreates the object.
+            dependencies: whether the patterns apply to the modules of its classes and functions.
+            pickle_protocol: the protocol, from 2 to 5.
 
         Raises:
-            pickle.PicklingError: for an object that pickle, or the importer, does not find again.
+            pickle.PicklingError: if pickle cannot store an object, or the importer cannot find it by name.
         """
         if type(pickle_protocol) is not int or not 2 <= pickle_protocol <= 5:
             raise ValueError(
@@ -261,20 +270,18 @@ class PackageExporter:
         module = _mangling.demangled(module)
         owner: Any = None
         if "." in found:
-            owner = self.importer.import_module(module)
-            for part in found.split(".")[:-1]:
-                owner = getattr(owner, part)
+            path = found.split(".")[:-1]
+            owner = functools.reduce(getattr, path, self.importer.import_module(module))
         return module, found, owner
 
     def _reduce(self, obj: Any) -> tuple[Any, ...] | None:
-        """The persistent id of an object that makes itself again by the importer."""
+        """The persistent id of an object whose class defines `__reduce_package__`; None for other objects."""
         reduce = getattr(type(obj), "__reduce_package__", None)
         if reduce is None or isinstance(obj, type):
             return None
-        if id(obj) not in self._reduced:
-            self._kept.append(obj)  # its id stays its own
-            self._reduced[id(obj)] = ("reduce_package", id(obj), *reduce(obj, self))
-        return self._reduced[id(obj)]
+        if id(obj) not in self._reduced:  # keeps the object alive, so that no other gets its id
+            self._reduced[id(obj)] = obj, ("reduce_package", id(obj), *reduce(obj, self))
+        return self._reduced[id(obj)][1]
 
     def _check_mocked(self, module: str, names: list[str], where: str) -> None:
         node = self.dependency_graph.nodes[module]
@@ -283,10 +290,11 @@ class PackageExporter:
             node["note"] = f"{', '.join(names)} of `{module}` is used in the resource {where}"
 
     def save_module(self, module_name: str, dependencies: bool = True) -> None:
-        """Store the source of a module, as if a pattern of `intern` named it.
+        """Store the source of a module as if it matched a pattern of `intern`.
 
         Args:
-            dependencies: what it imports joins the package as the patterns say.
+            module_name: the name of the module.
+            dependencies: whether the patterns apply to its imports.
         """
         if not isinstance(module_name, str):
             raise TypeError(
@@ -300,8 +308,10 @@ class PackageExporter:
         """Store a text as the source of a module.
 
         Args:
-            is_package: it has modules below it.
-            dependencies: as of `save_module`.
+            module_name: the name of the module.
+            src: the source.
+            is_package: whether the module is a package.
+            dependencies: as in `save_module`.
         """
         self.dependency_graph.add_node(
             module_name, action="intern", source=src, is_package=is_package
@@ -312,11 +322,12 @@ class PackageExporter:
     def save_source_file(
         self, module_name: str, file_or_directory: str | os.PathLike[str], dependencies: bool = True
     ) -> None:
-        """Store a file, or the Python files below a folder, as the source of a module.
+        """Store a file as the source of a module, or the Python files below a folder as the sources of a package.
 
         Args:
-            module_name: the module of the file or folder.
-            dependencies: as of `save_module`.
+            module_name: the name of the module or package.
+            file_or_directory: the path of the file or folder.
+            dependencies: as in `save_module`.
         """
         path = Path(file_or_directory)
         if not path.is_dir():
@@ -331,39 +342,32 @@ class PackageExporter:
     # ---- modules
 
     def add_dependency(self, module_name: str, dependencies: bool = True) -> None:
-        """Treat a module as the patterns say, unless it is in the package already."""
-        if self.dependency_graph.nodes.get(module_name, {}).get("action"):
+        """Apply the patterns to a module unless it already has an action."""
+        graph = self.dependency_graph
+        if graph.nodes.get(module_name, {}).get("action"):
             return
         rule = next((r for r in self._rules if r.group.matches(module_name)), None)
         if rule is not None:
             rule.matched.append(module_name)
             if rule.action == "intern":
-                return self._intern(module_name, dependencies)
-            error = _DENIED if rule.action == "deny" else None
-            self.dependency_graph.add_node(module_name, action=rule.action, error=error)
+                self._intern(module_name, dependencies)
+            else:
+                error = _DENIED if rule.action == "deny" else None
+                graph.add_node(module_name, action=rule.action, error=error)
         elif _is_implied(module_name):
-            self.dependency_graph.add_node(module_name, action="extern")
+            graph.add_node(module_name, action="extern")
         else:
             note = _SYS_NOTE if module_name in _NOT_IMPLIED else None
-            self.dependency_graph.add_node(module_name, action="none", error=_NO_ACTION, note=note)
-        return None
+            graph.add_node(module_name, action="none", error=_NO_ACTION, note=note)
 
     def _intern(self, name: str, dependencies: bool) -> None:
         module = self.importer.import_module(name)
-        node = self.dependency_graph
-        is_package = hasattr(module, "__path__")
         source = _source_of(module)
         if source is None:
-            file = getattr(module, "__file__", None)
-            reason = _NO_FILE if file is None else _NATIVE if file.endswith(_EXTENSIONS) else _NO_SOURCE  # fmt: skip
-            if file is None and is_package:  # a namespace: folders without code
-                node.add_node(name, action="intern", source="", is_package=True)
-                return
-            if file is None and getattr(module.__spec__, "origin", None) == "built-in":
-                reason = _NATIVE
-            node.add_node(name, action="intern", error=reason)
-            return
-        self.save_source_string(name, source, is_package, dependencies)
+            error = _why_no_source(module)
+            self.dependency_graph.add_node(name, action="intern", error=error)
+        else:
+            self.save_source_string(name, source, hasattr(module, "__path__"), dependencies)
 
     def _follow(self, name: str, source: str, is_package: bool) -> None:
         package = name if is_package else name.rpartition(".")[0]
@@ -379,52 +383,51 @@ class PackageExporter:
             return True
         try:
             return isinstance(self.importer.import_module(name), ModuleType)
-        except Exception:  # nothing of that name, or a module that fails
+        except Exception:  # no module has that name, or importing it fails
             return False
 
     def _with_action(self, action: str) -> list[str]:
         return [n for n, node in self.dependency_graph.nodes.items() if node.get("action") == action]  # fmt: skip
 
     def interned_modules(self) -> list[str]:
-        """The modules whose sources are in the package, so far."""
+        """The modules whose sources the package contains so far."""
         return self._with_action("intern")
 
     def externed_modules(self) -> list[str]:
-        """The modules that the reading program has to have, so far."""
+        """The modules that the reading program must provide, as known so far."""
         return self._with_action("extern")
 
     def mocked_modules(self) -> list[str]:
-        """The modules with stand-ins, so far."""
+        """The modules with placeholders so far."""
         return self._with_action("mock")
 
     def denied_modules(self) -> list[str]:
-        """The modules that are needed though a pattern denies them, so far."""
+        """The modules needed so far that a pattern denies."""
         return self._with_action("deny")
 
     def get_rdeps(self, module_name: str) -> list[str]:
-        """The modules and pickles that need a module; none if it is not in the package."""
+        """The modules and pickles that need a module; an empty list if the graph lacks the module."""
         if module_name not in self.dependency_graph:
             return []
         return list(self.dependency_graph.predecessors(module_name))
 
     def all_paths(self, src: str, dst: str) -> str:
-        """Why one module leads to another, as a graph in the language of Graphviz.
+        """The paths of dependencies from one module to another, in Graphviz's DOT language.
 
         Raises:
-            ValueError: if one of them is not in the package.
+            ValueError: if the graph lacks one of the two modules.
         """
         return self.dependency_graph.all_paths(src, dst)
 
     def dependency_graph_string(self) -> str:
-        """What needs what, as a graph in the language of Graphviz."""
+        """The graph of all dependencies, in Graphviz's DOT language."""
         return self.dependency_graph.to_dot()
 
     def get_unique_id(self) -> str:
-        """A text that this package has not been given before, for names of files."""
-        self._ids += 1
-        return str(self._ids - 1)
+        """A string that is unique within this package, for names of files."""
+        return str(next(self._ids))
 
-    # ---- the end
+    # ---- closing
 
     def __enter__(self) -> "PackageExporter":
         return self
@@ -440,7 +443,7 @@ class PackageExporter:
         """Write the package.
 
         Raises:
-            PackagingError, EmptyMatchError: as the class says; a file of that path stays as it was.
+            PackagingError, EmptyMatchError: as described in the class; the file at the path then remains unchanged.
         """
         if self._is_closed:
             return
@@ -471,7 +474,7 @@ class PackageExporter:
         self._write(".data/serialization_id", f"{secrets.randbelow(10**40):040}".encode())
 
     def _finish(self, name: str) -> None:
-        """Store what a module has in the package, and call the hooks."""
+        """Write a module's file, if it has one, and call its hooks."""
         node = self.dependency_graph.nodes[name]
         action = node.get("action")
         if action == "intern":
@@ -498,11 +501,11 @@ class PackageExporter:
 
 @contextlib.contextmanager
 def _archive(target: Any) -> Iterator[zipfile.ZipFile]:
-    """The archive to write to; its file appears at the end, and only then."""
+    """The archive to write to. Its file appears only when the block ends without an error."""
     if isinstance(target, (str, os.PathLike)):
         path = os.fspath(target)
         if replacing.is_special(path):
-            raise ValueError(f"PackageExporter: {path!r} is no file, nor a place for one")
+            raise ValueError(f"PackageExporter: {path!r} exists and is not a regular file")
         with (
             replacing.replacing(path) as file,
             zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
@@ -519,9 +522,6 @@ def _archive(target: Any) -> Iterator[zipfile.ZipFile]:
         )
 
 
-_SYS_NOTE = "It gives access to the system, and is external only if it is asked for: PackageExporter.extern(...) with its name."
-
-
 def _path(package: str, resource: str) -> str:
     """The path of a resource in the archive."""
     if not isinstance(package, str) or not isinstance(resource, str) or not resource:
@@ -534,13 +534,13 @@ def _file_of(module: str, is_package: bool) -> str:
 
 
 def _is_implied(module: str) -> bool:
-    """Whether a module is external without a pattern."""
+    """Whether a module that matches no pattern is external."""
     top = module.partition(".")[0]
     return top in _FRAMEWORKS or (top in sys.stdlib_module_names and module not in _NOT_IMPLIED)
 
 
 def _source_of(module: ModuleType) -> str | None:
-    """The text of a module; None if it has none."""
+    """The source of a module, which is empty for a namespace package; None if it cannot be found."""
     spec = getattr(module, "__spec__", None)
     get_source = getattr(getattr(module, "__loader__", None), "get_source", None)
     if get_source is not None and spec is not None:
@@ -549,7 +549,15 @@ def _source_of(module: ModuleType) -> str | None:
             if found is not None:
                 return str(found)
     file = getattr(module, "__file__", None)
-    if file is None or file.endswith(_EXTENSIONS):
+    if file is None:
+        return "" if hasattr(module, "__path__") else None
+    if file.endswith(_EXTENSIONS):
         return None
-    lines = linecache.getlines(file, module.__dict__)
-    return "".join(lines) or None
+    return "".join(linecache.getlines(file, module.__dict__)) or None
+
+
+def _why_no_source(module: ModuleType) -> str:
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return _NATIVE if getattr(module.__spec__, "origin", None) == "built-in" else _NO_FILE
+    return _NATIVE if file.endswith(_EXTENSIONS) else _NO_SOURCE

@@ -1,7 +1,8 @@
-"""Reads packages: their modules, run beside the program's own of the same names, and what was saved with them."""
+"""Reads packages: the values and files in them, and their modules, which do not mix with the program's own."""
 
 import builtins
 import contextlib
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
@@ -15,12 +16,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from .. import _C
-from .._files import SerializationError, memory, reading, trusted
+from .._files import SerializationError, memory, reading, torch_file, trusted
 from .._files.header import Entry
 from .._files.torch_names import StorageKey
 from ..serialization import restorer
-from ..storage import TypedStorage, UntypedStorage
+from ..storage import UntypedStorage
 from . import _mangling
 from .file_structure_representation import Directory, structure_of
 from .glob_group import GlobPattern
@@ -28,27 +28,27 @@ from .importer import Importer
 
 __all__ = ["PackageImporter"]
 
-_OWN_NAME = "torch_package_importer"  # by which modules of a package import its importer
+_OWN_NAME = "torch_package_importer"  # modules of a package import their importer by this name
 _ORIGIN = "<package_importer>"
 
 
 class PackageImporter(Importer):
-    """Reads a package that a PackageExporter, rabbet's or PyTorch's, wrote.
+    """Reads a package that rabbet's or PyTorch's PackageExporter wrote.
 
         importer = PackageImporter("model.pt")
         net = importer.load_pickle("model", "model.pkl")
 
-    Modules of the package are imported from it, under names of their own (`<torch_package_0>.project.net`), and see the
-    program's modules only where the package lists them as external. This is no protection: importing a module and loading
-    a pickle execute the code in the package, which can do whatever the program can. Read only packages that you trust;
-    for weights alone use `rabbet.load`, which executes nothing.
+    Modules of the package have names of their own, such as `<torch_package_0>.project.net`. They can import the program's
+    modules only if the package lists them as external. This is no protection: importing a module or loading a pickle
+    executes the code in the package, which can do whatever the program can. Read only packages that you trust. To load
+    weights alone, use `rabbet.load`, which executes nothing.
 
     Args:
-        file_or_buffer: a path, a binary file, or the folder that an archive was unpacked to.
-        module_allowed: says of each external module whether the package may have it.
+        file_or_buffer: a path, a binary file, or the folder of an unpacked archive.
+        module_allowed: returns whether the package may import the external module of this name.
 
     Raises:
-        SerializationError: if it is no package, or damaged.
+        SerializationError: if the file is damaged or not a package.
         ImportError: if `module_allowed` refuses a module.
     """
 
@@ -70,39 +70,39 @@ class PackageImporter(Importer):
                 )
         self._builtins = {**vars(builtins), "__import__": self.__import__}
 
-    # ---- what was saved
+    # ---- values and files
 
     def id(self) -> str:
-        """A text that no other importer of this process has."""
+        """A string that identifies this importer within the process."""
         return self._prefix
 
     def load_binary(self, package: str, resource: str) -> bytes:
         """The bytes of a resource.
 
         Args:
-            package: the folder, as the name of a package.
+            package: the name of the package whose folder contains the file.
             resource: the name of the file.
 
         Raises:
-            SerializationError: if there is no such resource, or it is damaged.
+            SerializationError: if the resource is missing or damaged.
         """
         return self._records.read(_path(package, resource))
 
     def load_text(
         self, package: str, resource: str, encoding: str = "utf-8", errors: str = "strict"
     ) -> str:
-        """The text of a resource. Arguments as of `load_binary`, and those of `bytes.decode`."""
+        """The text of a resource. The arguments are those of `load_binary` and `bytes.decode`."""
         return self.load_binary(package, resource).decode(encoding, errors)
 
     def load_pickle(self, package: str, resource: str, map_location: Any = None) -> Any:
-        """The value of a resource that `save_pickle` wrote; this executes what the pickle names.
+        """The value of a resource that `save_pickle` wrote. Loading it executes the code that the pickle names.
 
         Args:
-            package, resource: as of `load_binary`.
-            map_location: as of `rabbet.load`.
+            package, resource: as in `load_binary`.
+            map_location: as in `rabbet.load`.
 
         Raises:
-            SerializationError: as of `load_binary`.
+            SerializationError: as in `load_binary`.
         """
         data = self.load_binary(package, resource)
         restore = restorer(map_location, UntypedStorage)
@@ -112,10 +112,7 @@ class PackageImporter(Importer):
         def storage(key: StorageKey) -> Any:
             if key.name not in storages:
                 storages[key.name] = restore(self._storage(key), key.location)
-            found = storages[key.name]
-            if key.dtype is None:
-                return UntypedStorage(found)
-            return TypedStorage(found.view(getattr(_C, key.dtype)))
+            return torch_file.storage_value(storages[key.name], key.dtype)
 
         def persistent(key: tuple[Any, ...]) -> Any:
             if len(key) not in (3, 4) or key[0] != "reduce_package":
@@ -123,7 +120,7 @@ class PackageImporter(Importer):
                     f"{self.filename}: a persistent id of the pickle is damaged"
                 )
             function, arguments = key[-2:]
-            if len(key) == 3:  # as early PyTorch wrote it
+            if len(key) == 3:  # early versions of PyTorch wrote no number
                 return function(self, *arguments)
             number = key[1]
             if number not in reduced:
@@ -134,10 +131,7 @@ class PackageImporter(Importer):
         return trusted.unpickle(io.BytesIO(data), storage, None, "utf-8", more)
 
     def _find_global(self, module: str, name: str) -> Any:
-        found: Any = self.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
+        return functools.reduce(getattr, name.split("."), self.import_module(module))
 
     def _storage(self, key: StorageKey) -> Any:
         data = self._records.read(f".data/{key.name}.storage")
@@ -151,7 +145,7 @@ class PackageImporter(Importer):
         return made
 
     def python_version(self) -> str | None:
-        """The version of Python that wrote the package; None: it does not say."""
+        """The version of Python that wrote the package; None if the package does not record it."""
         return self._text(".data/python_version") or None
 
     def file_structure(
@@ -160,8 +154,8 @@ class PackageImporter(Importer):
         """The files of the package as a tree.
 
         Args:
-            include: patterns of paths: `*` matches within a name, `**` any number of folders.
-            exclude: patterns of paths that are left out.
+            include: patterns of paths. `*` matches any characters within a name, `**` any number of folders.
+            exclude: patterns of paths to leave out.
         """
         return structure_of(self.filename, self._records.paths, include, exclude)
 
@@ -171,31 +165,31 @@ class PackageImporter(Importer):
     # ---- modules
 
     def import_module(self, name: str, package: str | None = None) -> ModuleType:
-        """A module of the package, or an external one.
+        """Import a module of the package or an external module.
 
         Args:
-            name: its name in the program that wrote the package; it may be relative.
-            package: against which a relative name is resolved.
+            name: its name in the program that wrote the package, which may be relative.
+            package: the package that a relative name refers to.
 
         Raises:
-            ModuleNotFoundError: if the package does not hold it, nor lists it as external.
+            ModuleNotFoundError: if the package neither contains the module nor lists it as external.
         """
         if name.startswith("."):
             name = importlib.util.resolve_name(name, _mangling.demangled(package or ""))
         return self._import(_mangling.demangled(name))
 
     def whichmodule(self, obj: Any, name: str) -> str:
-        """The module that defines an object."""
+        """The name of the module that defines an object."""
         for module_name, module in self.modules.copy().items():
             if module_name != _OWN_NAME and _attribute(module, name) is obj:
                 return str(module.__name__)
         return super().whichmodule(obj, name)
 
     def get_source(self, module_name: str) -> str:
-        """The text of a module of the package.
+        """The source of a module of the package.
 
         Raises:
-            ModuleNotFoundError: if the package does not hold it.
+            ModuleNotFoundError: if the package does not contain the module.
         """
         path = self._source_path(_mangling.demangled(module_name))
         if path is None:
@@ -203,11 +197,11 @@ class PackageImporter(Importer):
         return self._records.read(path).decode()
 
     def is_package(self, module_name: str) -> bool:
-        """Whether a module of the package has modules below it."""
+        """Whether a module of the package is itself a package."""
         return (self._source_path(module_name) or "").endswith("/__init__.py")
 
     def get_resource_reader(self, fullname: str) -> "_ResourceReader | None":
-        """For `importlib.resources`: the files beside the modules of a package's folder."""
+        """The reader that `importlib.resources` uses for the files in a module's folder; None if there is no folder."""
         folder = _mangling.demangled(fullname).replace(".", "/") + "/"
         return _ResourceReader(self._records, folder) if self._records.has_folder(folder) else None
 
@@ -280,7 +274,7 @@ class PackageImporter(Importer):
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """What import statements in modules of the package call."""
+        """Import a module for an import statement in a module of the package."""
         if level:
             package = globals.get("__package__") or ""
             full = importlib.util.resolve_name("." * level + name, package)
@@ -289,14 +283,11 @@ class PackageImporter(Importer):
         module = self._import(full)
         if not fromlist:
             return module if level else self._import(name.partition(".")[0])
-        for attribute in self._all(module) if "*" in fromlist else fromlist:
+        for attribute in list(getattr(module, "__all__", ())) if "*" in fromlist else fromlist:
             if not hasattr(module, attribute):
                 with contextlib.suppress(ModuleNotFoundError):
                     self._import(f"{full}.{attribute}")
         return module
-
-    def _all(self, module: ModuleType) -> list[str]:
-        return list(getattr(module, "__all__", ()))
 
 
 def _attribute(module: Any, name: str) -> Any:
@@ -314,7 +305,7 @@ def _path(package: str, resource: str) -> str:
 
 
 class _Records:
-    """The files of a package, by their paths."""
+    """Reads the files of a package by their paths."""
 
     def __init__(self, name: str, paths: Sequence[str], read: Callable[[str], bytes]) -> None:
         self.name = name
@@ -333,7 +324,7 @@ class _Records:
         """The bytes of a file.
 
         Raises:
-            SerializationError: if it is not there, or damaged.
+            SerializationError: if the file is missing or damaged.
         """
         if path not in self._known:
             raise SerializationError(f"{self.name}: there is no file {path!r} in the package")
@@ -370,7 +361,7 @@ def _records(source: Any) -> _Records:
 
 
 def _folder(folder: Path) -> _Records:
-    """A package that was unpacked: the folder that holds `.data`."""
+    """The files of an unpacked package, whose folder contains `.data`."""
     paths = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     if ".data/extern_modules" not in paths:
         raise SerializationError(
@@ -380,7 +371,7 @@ def _folder(folder: Path) -> _Records:
 
 
 class _ResourceReader:
-    """What `importlib.resources` asks for the files of a folder."""
+    """Gives `importlib.resources` the files of a folder."""
 
     def __init__(self, records: _Records, folder: str) -> None:
         self._records = records
@@ -393,7 +384,7 @@ class _ResourceReader:
             raise FileNotFoundError(str(error)) from None
 
     def resource_path(self, resource: str) -> str:
-        raise FileNotFoundError(f"{self._folder}{resource} is no file of its own")
+        raise FileNotFoundError(f"{self._folder}{resource} is not a file of its own")
 
     def is_resource(self, path: str) -> bool:
         return self._folder + path in self._records

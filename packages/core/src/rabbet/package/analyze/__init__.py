@@ -1,4 +1,4 @@
-"""Questions about packages and what they need."""
+"""Functions that analyze packages and their dependencies."""
 
 from .find_first_use_of_broken_modules import (
     find_first_use_of_broken_modules as find_first_use_of_broken_modules,

@@ -1,13 +1,13 @@
-"""Where a PackagingError comes from."""
+"""The causes of a PackagingError."""
 
 from ..package_exporter import PackagingError
 
 
 def find_first_use_of_broken_modules(exc: PackagingError) -> dict[str, list[str]]:
-    """For each module that could not be packaged the modules that led to it, the module last.
+    """For each module that could not be packaged, the chain of dependencies that ends with it.
 
     Raises:
-        TypeError: for another exception.
+        TypeError: if `exc` is not a PackagingError.
     """
     if not isinstance(exc, PackagingError):
         raise TypeError(f"expected a PackagingError, got {type(exc).__name__}")

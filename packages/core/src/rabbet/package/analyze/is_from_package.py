@@ -1,4 +1,4 @@
-"""Whether something was imported from a package."""
+"""Tells objects of packages from those of the program."""
 
 from types import ModuleType
 from typing import Any
@@ -7,7 +7,7 @@ from .. import _mangling
 
 
 def is_from_package(obj: Any) -> bool:
-    """Whether an object, or a module, comes from a package that a PackageImporter read."""
+    """Whether a PackageImporter imported the object's class, or the object itself if it is a module."""
     if isinstance(obj, ModuleType):
         return _mangling.is_mangled(obj.__name__)
     name = getattr(type(obj), "__module__", None)

@@ -1,4 +1,4 @@
-"""Which modules a call runs."""
+"""Finds the modules that a call uses."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -8,10 +8,10 @@ from typing import Any
 def trace_dependencies(
     callable: Callable[..., Any], inputs: Iterable[tuple[Any, ...]]
 ) -> list[str]:
-    """The names of the modules whose functions run while `callable` is called with each of the inputs, in order.
+    """Call `callable` with each of the inputs and return the names of the modules whose functions run, in order of first use.
 
     Args:
-        callable: what is called.
+        callable: the function to call.
         inputs: the positional arguments of each call.
     """
     found: dict[str, None] = {}
