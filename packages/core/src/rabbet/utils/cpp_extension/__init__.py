@@ -1,11 +1,11 @@
-"""Extensions in C and C++, compiled where they are used (`load`, `load_inline`) or by setuptools (`CppExtension`).
+"""Extensions in C and C++, compiled on demand (`load`, `load_inline`) or by setuptools (`CppExtension`).
 
     module = load_inline("mine", "rb::Ref twice(const RbTensor& x) { ... }", functions=["twice"])
     module.twice(rabbet.ones(3))
 
-An extension is written against rabbet's public headers: `rabbet/extension.hpp` makes functions of C++ a Python module, and
-a library that exports `rabbet_plugin_v0` brings operators, kernels and layers. Sources that include headers of PyTorch's
-C++ library are refused; docs/reference/porting-extensions.md says how to port them.
+An extension uses rabbet's public headers. `rabbet/extension.hpp` turns C++ functions into a Python module. A library that
+exports `rabbet_plugin_v0` provides operators, kernels and layers. Sources that include headers of PyTorch's C++ library are
+refused; docs/reference/porting-extensions.md describes how to port them.
 """
 
 import hashlib
@@ -16,9 +16,9 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ __all__ = [
     "remove_extension_h_precompiler_headers", "verify_ninja_availability",
 ]  # fmt: skip
 
-CUDA_HOME: str | None = None  # there is no nvcc to be found
+CUDA_HOME: str | None = None  # rabbet does not run nvcc
 ROCM_HOME: str | None = None
 
 _OF_SETUPTOOLS = {"BuildExtension", "CppExtension", "CUDAExtension", "SyclExtension"}
@@ -62,11 +62,11 @@ def __getattr__(name: str) -> Any:
 
 
 def include_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:
-    """The folders of headers that an extension needs.
+    """The include folders of an extension.
 
     Args:
-        device_type: "cpu".
-        torch_include_dirs: with those of rabbet.
+        device_type: must be "cpu".
+        torch_include_dirs: whether to include rabbet's headers.
 
     Raises:
         NotImplementedError: for another device.
@@ -80,10 +80,10 @@ def library_paths(
     torch_include_dirs: bool = True,
     cross_target_platform: str | None = None,
 ) -> list[str]:
-    """The folders of libraries that an extension links: none, as core hands it a table of functions.
+    """The library folders of an extension: an empty list, because core gives extensions a table of its functions.
 
     Raises:
-        NotImplementedError: for another device than "cpu".
+        NotImplementedError: for a device other than "cpu".
     """
     _check_device("library_paths", device_type)
     return []
@@ -95,7 +95,7 @@ def _check_device(function: str, device_type: str) -> None:
 
 
 def get_default_build_root() -> str:
-    """The folder below which extensions are built: $RABBET_EXTENSIONS_DIR, $TORCH_EXTENSIONS_DIR, or one in ~/.cache."""
+    """The folder of all builds: $RABBET_EXTENSIONS_DIR, else $TORCH_EXTENSIONS_DIR, else a folder in the user's cache."""
     named = os.environ.get("RABBET_EXTENSIONS_DIR") or os.environ.get("TORCH_EXTENSIONS_DIR")
     if named:
         return os.path.realpath(named)
@@ -104,7 +104,7 @@ def get_default_build_root() -> str:
 
 
 def _default_directory(name: str) -> str:
-    """An extension's folder, other ones for each version of Python and of the headers."""
+    """The build folder of an extension, which depends on the versions of Python and of rabbet's headers."""
     major, minor = _C.abi
     tag = f"py{sys.version_info.major}{sys.version_info.minor}_rabbet{major}.{minor}"
     return os.path.join(get_default_build_root(), tag, name)
@@ -114,25 +114,25 @@ def _default_directory(name: str) -> str:
 
 
 def is_ninja_available() -> bool:
-    """Whether ninja is there; extensions are built without it."""
+    """Whether ninja is installed. Builds do not use it."""
     return shutil.which("ninja") is not None
 
 
 def verify_ninja_availability() -> None:
-    """Does nothing: extensions are built without ninja."""
+    """Do nothing, because builds do not use ninja."""
 
 
 def remove_extension_h_precompiler_headers() -> None:
-    """Does nothing: no header is precompiled."""
+    """Do nothing, because no header is precompiled."""
 
 
 def get_cxx_compiler() -> str:
     """The C++ compiler: $CXX, else c++."""
-    return _build.compiler_of("x.cpp")[0]
+    return _build.compiler()[0]
 
 
 def check_compiler_is_gcc(compiler: str) -> bool:
-    """Whether a compiler says that it is GCC."""
+    """Whether a compiler identifies itself as GCC."""
     said = _build.version_of((compiler,))
     return "Free Software Foundation" in said and "clang" not in said
 
@@ -143,7 +143,7 @@ def check_compiler_ok_for_platform(compiler: str) -> bool:
 
 
 def get_compiler_abi_compatibility_and_version(compiler: str) -> tuple[bool, TorchVersion]:
-    """Whether a compiler can be run, and its version; every C++17 compiler fits, as the boundary is C."""
+    """Whether a compiler can be run, and its version. Every C++17 compiler is compatible, because the ABI is plain C."""
     try:
         done = subprocess.run([compiler, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True)  # fmt: skip
         version = done.stdout.split()[0] if done.returncode == 0 else "0.0.0"
@@ -155,16 +155,16 @@ def get_compiler_abi_compatibility_and_version(compiler: str) -> tuple[bool, Tor
 # ---- building and loading
 
 
+@dataclass
 class _Loaded:
-    """An extension of this process: a version of a library."""
+    """A version of an extension's library that this process has loaded."""
 
-    def __init__(self, digest: str, path: str) -> None:
-        self.digest = digest
-        self.path = path
-        self.modules: dict[str, ModuleType] = {}
+    digest: str
+    path: str
+    module: ModuleType | None = None
 
 
-_loaded: dict[str, list[_Loaded]] = {}  # versions of each library, by its path
+_loaded: dict[str, list[_Loaded]] = {}  # the versions of each library, by the path of its first
 _loading = threading.RLock()
 
 
@@ -184,34 +184,34 @@ def load(
     is_standalone: bool = False,
     keep_intermediates: bool = True,
 ) -> Any:
-    """Compile an extension, if anything that it is made of has changed, and load it.
+    """Compile an extension if its sources or commands have changed, and load it.
 
-    Whether something has changed is told by hashes of the commands and of the files that the compiler read, its own
-    headers excepted. Processes that load one extension at the same time build it once. A library that exports
-    `rabbet_plugin_v0` is loaded as a plugin, which registers its operators, kernels and layers.
+    Changes are found by hashes of the commands and of the files that the compiler read, except system headers. Processes
+    that load the same extension at the same time build it once. A library that exports `rabbet_plugin_v0` is loaded as a
+    plugin, which registers its operators, kernels and layers.
 
     Args:
-        name: of the extension and its module, an identifier; RABBET_EXTENSION_NAME in the sources.
+        name: the name of the extension and its module, an identifier. Sources get it as RABBET_EXTENSION_NAME.
         sources: paths of C (.c) and C++ files.
-        extra_cflags: further options of the compilers, after -O2 and -std=c++17 (C: c11).
-        extra_cuda_cflags, extra_sycl_cflags: no effect, as no such source is compiled.
-        extra_ldflags: further options of the linker.
-        extra_include_paths: further folders of headers.
-        build_directory: an existing folder; None: one below `get_default_build_root()`.
-        verbose: print the commands and what the compiler says.
+        extra_cflags: further compiler options, after -O2 and -std=c++17 (for C, -std=c11).
+        extra_cuda_cflags, extra_sycl_cflags: have no effect, because no such sources are compiled.
+        extra_ldflags: further linker options.
+        extra_include_paths: further include folders.
+        build_directory: an existing folder; by default one below `get_default_build_root()`.
+        verbose: print the commands and the compiler's output.
         with_cuda, with_sycl: True is refused.
-        is_python_module: return the module that the library holds (RABBET_MODULE, or PyInit_NAME).
-        is_standalone: build a program; its path is returned.
-        keep_intermediates: keep the objects, so that a change of one source compiles that one only.
+        is_python_module: return the Python module in the library (RABBET_MODULE or PyInit_NAME).
+        is_standalone: build a program instead of a library.
+        keep_intermediates: keep the objects, so that a change of one source recompiles only that source.
 
     Returns:
-        The module; without `is_python_module` the path of the library, which is loaded.
+        The module. Without `is_python_module`, the path of the loaded library; with `is_standalone`, the path of the program.
 
     Raises:
         NotImplementedError: for sources in CUDA or SYCL, and those that include headers of PyTorch's C++ library.
-        RuntimeError: if the compiler or the linker fails, with what it said.
-        ImportError: if the library has no module of the name.
-        PluginError: if it is a plugin that does not load.
+        RuntimeError: if the compiler or the linker fails; the message contains its output.
+        ImportError: if the library does not contain the module.
+        PluginError: if the library is a plugin that cannot be loaded.
 
     Example:
         >>> module = load("scaling", ["scaling.cpp"], extra_cflags=["-O3"])
@@ -221,22 +221,28 @@ def load(
         if asked:
             refuse_cuda(function, f"{what}=True")
     _check_name(function, name)
-    paths = [os.path.abspath(p) for p in _paths(function, "sources", sources)]
+    paths = _paths(function, "sources", sources)
     if not paths:
         raise ValueError(f"{function}: `sources` is empty")
-    folders = _paths(function, "extra_include_paths", extra_include_paths or ())
-    directory = _directory(function, name, build_directory)
     job = _build.Job(
-        function, name, name if is_standalone else f"{name}.so", paths, directory,
-        _words(function, "extra_cflags", extra_cflags), _words(function, "extra_ldflags", extra_ldflags),
-        [os.path.abspath(folder) for folder in folders], is_standalone, verbose, keep_intermediates,
-    )  # fmt: skip
+        function,
+        name,
+        output=name if is_standalone else f"{name}.so",
+        sources=paths,
+        includes=_paths(function, "extra_include_paths", extra_include_paths or ()),
+        directory=_directory(function, name, build_directory),
+        cflags=_words(function, "extra_cflags", extra_cflags),
+        ldflags=_words(function, "extra_ldflags", extra_ldflags),
+        is_standalone=is_standalone,
+        is_verbose=verbose,
+        keeps_objects=keep_intermediates,
+    )
     check_files(function, job.sources, job.includes)
     return _loaded_from(job, is_python_module)
 
 
 def _loaded_from(job: _build.Job, is_python_module: bool) -> Any:
-    """The module of a job's library, or its path; the path of a program."""
+    """Build and load a library, and return its module or path. Of a program, only build it and return the path."""
     if job.is_standalone:
         with _build.built(job) as (path, _):
             return path
@@ -251,7 +257,7 @@ def _check_name(function: str, name: Any) -> None:
 
 
 def _directory(function: str, name: str, build_directory: str | os.PathLike[str] | None) -> str:
-    """The folder to build in, which is there."""
+    """The folder to build in. The default one is created, another one must exist."""
     if build_directory is None:
         folder = _default_directory(name)
         os.makedirs(folder, exist_ok=True)
@@ -263,11 +269,12 @@ def _directory(function: str, name: str, build_directory: str | os.PathLike[str]
 
 
 def _paths(function: str, what: str, paths: Any) -> list[str]:
+    """Absolute paths from an argument, a path or a list of paths."""
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     if not isinstance(paths, Sequence) or not all(isinstance(p, (str, os.PathLike)) for p in paths):
         raise TypeError(f"{function}: `{what}` must be a path or a list of paths, got {paths!r}")
-    return [os.fspath(p) for p in paths]
+    return [os.path.abspath(p) for p in paths]
 
 
 def _words(function: str, what: str, words: Any) -> list[str]:
@@ -279,8 +286,11 @@ def _words(function: str, what: str, words: Any) -> list[str]:
 
 
 def _version(path: str, digest: str) -> _Loaded:
-    """The library in this process. One that was loaded stays, as its functions may be in use, and is known to the dynamic
-    loader by its path: a new version gets another one."""
+    """The loaded version of a library.
+
+    Earlier versions stay loaded, because their functions may be in use. The dynamic loader identifies a library by its
+    path, so a new version is copied to a path of its own.
+    """
     versions = _loaded.setdefault(path, [])
     if versions and versions[-1].digest == digest:
         return versions[-1]
@@ -296,13 +306,13 @@ def _version(path: str, digest: str) -> _Loaded:
 
 
 def _module(version: _Loaded, name: str) -> ModuleType:
-    if name not in version.modules:
+    if version.module is None:
         spec = importlib.util.spec_from_file_location(name, version.path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        version.modules[name] = module
-    return version.modules[name]
+        version.module = module
+    return version.module
 
 
 # ---- sources in strings
@@ -332,20 +342,21 @@ def load_inline(
     """Compile and load an extension whose sources are strings.
 
     Args:
-        cpp_sources: one after the other they are a file of C++, which begins with `rabbet/extension.hpp`.
+        cpp_sources: one or more texts. Together they form one C++ file, which starts by including `rabbet/extension.hpp`.
         cuda_sources, sycl_sources: refused unless empty.
-        functions: names of functions in the sources that the module shall have, or a dict of these with their docstrings.
-            What they may take and return, `rabbet/extension.hpp` says.
-        with_pytorch_error_handling, use_pch: no effect: exceptions always become Python's.
-        no_implicit_headers: leave out the first line.
+        functions: the names of the functions in the module, or a dict from these names to docstrings.
+            `rabbet/extension.hpp` lists the types of parameters and results.
+        with_pytorch_error_handling: has no effect, because exceptions always become Python exceptions.
+        use_pch: has no effect, because no header is precompiled.
+        no_implicit_headers: do not include `rabbet/extension.hpp`.
 
-        The others are those of `load`.
+        The other arguments are those of `load`.
 
     Returns:
-        As `load`.
+        As for `load`.
 
     Raises:
-        As `load`.
+        As for `load`.
 
     Example:
         >>> source = "double half(double x) { return x / 2; }"
@@ -374,15 +385,23 @@ def load_inline(
         texts.append("\n".join(["RABBET_MODULE(m) {", *lines, "}"]))
     text = "\n".join(texts) + "\n"
     directory = _directory(function, name, build_directory)
-    # The name says what is in it: another process may be building another text.
+    # The name depends on the text, because another process may be building a different one.
     source = os.path.join(directory, f"main-{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp")
-    _write(source, text)
-    folders = _paths(function, "extra_include_paths", extra_include_paths or ())
+    if not os.path.exists(source):
+        _build.write(source, text)
     job = _build.Job(
-        function, name, f"{name}.so", [source], directory,
-        _words(function, "extra_cflags", extra_cflags), _words(function, "extra_ldflags", extra_ldflags),
-        [os.path.abspath(folder) for folder in folders], False, verbose, keep_intermediates,
-    )  # fmt: skip
+        function,
+        name,
+        output=f"{name}.so",
+        sources=[source],
+        includes=_paths(function, "extra_include_paths", extra_include_paths or ()),
+        directory=directory,
+        cflags=_words(function, "extra_cflags", extra_cflags),
+        ldflags=_words(function, "extra_ldflags", extra_ldflags),
+        is_standalone=False,
+        is_verbose=verbose,
+        keeps_objects=keep_intermediates,
+    )
     return _loaded_from(job, is_python_module)
 
 
@@ -394,13 +413,5 @@ def _texts(function: str, what: str, texts: Any) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """A string of C++."""
+    """A C++ string literal."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def _write(path: str, text: str) -> None:
-    if os.path.exists(path):
-        return
-    with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path), suffix=".cpp", delete=False) as file:  # fmt: skip
-        file.write(text)
-    os.replace(file.name, path)

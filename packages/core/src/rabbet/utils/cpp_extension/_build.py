@@ -1,9 +1,10 @@
-"""Compiles and links an extension. What has not changed is kept: the record beside the library holds hashes of the
-commands and of all files that the compiler read.
+"""Compiles and links an extension, and keeps the outputs that are still current.
 
-    DIRECTORY/NAME.so           appears whole, in place of the former one
+A record beside the library has hashes of the commands and of all files that the compiler read.
+
+    DIRECTORY/NAME.so           the library, which a build replaces atomically
     DIRECTORY/NAME.build.json   the record
-    DIRECTORY/NAME.lock         locked by the process that builds; the system unlocks it when that process ends
+    DIRECTORY/NAME.lock         locked by the building process; the system unlocks it when that process ends
 """
 
 import contextlib
@@ -23,63 +24,62 @@ from typing import Any, NamedTuple
 
 from ... import get_include
 
-_C_SUFFIXES = (".c",)
-_STANDARD = {True: "-std=c11", False: "-std=c++17"}
-
 
 class Job(NamedTuple):
-    """What is to be built."""
+    """The arguments of a build."""
 
-    function: str  # whose arguments these are, for errors
+    function: str  # the function that errors name
     name: str
-    output: str  # file name in the directory
+    output: str  # the file name of the library or program
     sources: Sequence[str]
     directory: str
-    cflags: Sequence[str] = ()
-    ldflags: Sequence[str] = ()
-    includes: Sequence[str] = ()
-    is_standalone: bool = False
-    is_verbose: bool = False
-    keeps_objects: bool = True
+    cflags: Sequence[str]
+    ldflags: Sequence[str]
+    includes: Sequence[str]
+    is_standalone: bool
+    is_verbose: bool
+    keeps_objects: bool
 
 
-def compiler_of(source: str) -> list[str]:
-    """The command of the compiler of a source: $CC or $CXX."""
-    is_c = source.endswith(_C_SUFFIXES)
+def _is_c(source: str) -> bool:
+    return source.endswith(".c")
+
+
+def compiler(is_c: bool = False) -> list[str]:
+    """The command of the C++ compiler ($CXX, else c++) or the C compiler ($CC, else cc)."""
     return shlex.split(os.environ.get("CC" if is_c else "CXX") or ("cc" if is_c else "c++"))
 
 
 def definitions(name: str) -> list[str]:
-    """The macros of an extension's name."""
+    """The options that define the macros with the extension's name."""
     return [f"-DRABBET_EXTENSION_NAME={name}", f"-DTORCH_EXTENSION_NAME={name}"]
 
 
 def common_flags(source: str) -> list[str]:
-    """The compiler's options for a source of any extension; the user's follow, and so decide."""
+    """The compiler options of all extensions. The user's options follow and take precedence."""
     return [
-        "-O2", "-fPIC", _STANDARD[source.endswith(_C_SUFFIXES)], "-fvisibility=hidden", "-Wall",
+        "-O2", "-fPIC", "-std=c11" if _is_c(source) else "-std=c++17", "-fvisibility=hidden", "-Wall",
         "-Wno-missing-field-initializers",
     ]  # fmt: skip
 
 
 @contextlib.contextmanager
 def built(job: Job) -> Iterator[tuple[str, str]]:
-    """Build what is out of date, and hold the lock for as long as what was built shall stay.
+    """Build outdated files. The lock is held until the block ends, so that no other process replaces them.
 
     Yields:
-        The path of the library, or program, and the digest of all that it depends on.
+        The path of the library or program, and a digest of everything that it depends on.
 
     Raises:
-        RuntimeError: with the commands that failed and what the compiler said.
+        RuntimeError: with the failed commands and the compiler's output.
     """
-    os.makedirs(job.directory, exist_ok=True)
     with _locked(job):
         yield _Builder(job).run()
 
 
 @contextlib.contextmanager
 def _locked(job: Job) -> Iterator[None]:
-    """Held by one thread of one process at a time."""
+    """Hold the lock of an extension, which one thread of one process has at a time."""
     path = os.path.join(job.directory, f"{job.name}.lock")
     with open(path, "a") as file:
         try:
@@ -102,7 +102,7 @@ class _Builder:
         job, output = self._job, os.path.join(self._job.directory, self._job.output)
         record = self._read_record()
         compiled: dict[str, Any] = record["objects"]
-        stale = [s for s in job.sources if not self._is_current(compiled.get(s), self._compile(s))]
+        stale = [s for s in job.sources if not self._is_current(compiled.get(s), s)]
         link = self._link("")
         digest = self._digest(compiled, link)
         if not stale and os.path.isfile(output) and record["digest"] == digest:
@@ -128,50 +128,49 @@ class _Builder:
     def _compile(self, source: str) -> list[str]:
         folders = [get_include(), *self._job.includes]
         return [
-            *compiler_of(source), *common_flags(source), *definitions(self._job.name),
+            *compiler(_is_c(source)), *common_flags(source), *definitions(self._job.name),
             *(f"-I{folder}" for folder in folders), "-isystem", sysconfig.get_paths()["include"],
             *self._job.cflags, "-c", source,
         ]  # fmt: skip
 
     def _link(self, output: str) -> list[str]:
-        linker = "x.cpp" if any(not s.endswith(_C_SUFFIXES) for s in self._job.sources) else "x.c"
+        linker = compiler(all(map(_is_c, self._job.sources)))
         shape = [] if self._job.is_standalone else ["-shared"]
         objects = [self._object(source) for source in self._job.sources]
-        return [*compiler_of(linker), *shape, *objects, *self._job.ldflags, "-o", output]
+        return [*linker, *shape, *objects, *self._job.ldflags, "-o", output]
 
     def _compile_all(self, sources: Sequence[str]) -> dict[str, Any]:
-        """Compile, several at once; the records of the objects."""
+        """Compile the sources in parallel and return the records of their objects."""
         most = os.environ.get("MAX_JOBS", "")
         jobs = int(most) if most.isdecimal() and int(most) else os.cpu_count() or 1
         with ThreadPoolExecutor(max(1, min(jobs, len(sources)))) as pool:
             results = list(pool.map(self._compile_one, sources))
-        self._fail_if([said for _, said in results if said])
+        self._fail_if([error for _, error in results])
         return {source: entry for source, (entry, _) in zip(sources, results, strict=True)}
 
     def _compile_one(self, source: str) -> tuple[Any, str]:
-        """The record of the object of a source, and the error."""
-        command = self._compile(source)
+        """Compile a source and return the record of its object and the error message."""
         with tempfile.TemporaryDirectory(dir=self._job.directory) as folder:
             made, read = os.path.join(folder, "made.o"), os.path.join(folder, "made.d")
-            error = self._run([*command, "-MMD", "-MF", read, "-o", made])
+            error = self._run([*self._compile(source), "-MMD", "-MF", read, "-o", made])
             if error:
                 return None, error
             files = _dependencies(read)
             os.replace(made, self._object(source))
         entry = {
-            "command": _hash_of(_identified(command)),
+            "command": self._hash_of_command(source),
             "files": {f: self._hash_of_file(f) for f in files},
         }
-        return entry, ""  # fmt: skip
+        return entry, ""
 
     def _link_to(self, output: str) -> None:
         with tempfile.TemporaryDirectory(dir=self._job.directory) as folder:
             made = os.path.join(folder, self._job.output)
-            self._fail_if(filter(None, [self._run(self._link(made))]))
+            self._fail_if([self._run(self._link(made))])
             os.replace(made, output)
 
     def _run(self, command: list[str]) -> str:
-        """What the command said if it failed; empty if not."""
+        """Run a command and return an error message with its output, which is empty if it succeeded."""
         self._say(shlex.join(command))
         try:
             done = subprocess.run(
@@ -188,8 +187,9 @@ class _Builder:
             self._say(done.stdout.rstrip())
         return ""
 
-    def _fail_if(self, errors: Any) -> None:
-        said = list(errors)
+    def _fail_if(self, errors: Sequence[str]) -> None:
+        """Raise an error with the messages that are not empty, if there are any."""
+        said = [error for error in errors if error]
         if said:
             raise RuntimeError(
                 f"{self._job.function}: Error building extension '{self._job.name}':\n"
@@ -210,23 +210,26 @@ class _Builder:
         return {"objects": {}, "digest": None}
 
     def _write_record(self, record: dict[str, Any]) -> None:
-        with tempfile.NamedTemporaryFile("w", dir=self._job.directory, delete=False) as file:
-            json.dump(record, file)
-        os.replace(file.name, self._record_path)
+        write(self._record_path, json.dumps(record))
 
-    def _is_current(self, entry: Any, command: list[str]) -> bool:
+    def _is_current(self, entry: Any, source: str) -> bool:
         return (
             isinstance(entry, dict)
-            and entry.get("command") == _hash_of(_identified(command))
+            and entry.get("command") == self._hash_of_command(source)
             and all(self._hash_of_file(f) == h for f, h in entry["files"].items())
         )
+
+    def _hash_of_command(self, source: str) -> str:
+        """A hash of the command that compiles a source and of the compiler's version."""
+        version = version_of(tuple(compiler(_is_c(source))))
+        return _hash_of([version, *self._compile(source)])
 
     def _digest(self, compiled: dict[str, Any], link: list[str]) -> str:
         return _hash_of([[s, compiled.get(s)] for s in self._job.sources] + [link])
 
 
 def _object_names(sources: Sequence[str]) -> dict[str, str]:
-    """A name for the object of each source; sources of one name in two folders have two."""
+    """A file name for the object of each source, which is unique even if two folders have sources of one name."""
     names = {}
     for source in sources:
         tag = hashlib.sha256(source.encode()).hexdigest()[:8]
@@ -235,7 +238,7 @@ def _object_names(sources: Sequence[str]) -> dict[str, str]:
 
 
 def _dependencies(path: str) -> list[str]:
-    """The files that a compiler read, by the rule for make that it wrote, in which a backslash escapes a space."""
+    """The files in the make rule that a compiler wrote. The rule escapes spaces by backslashes."""
     with open(path) as file:
         text = file.read().replace("\\\n", " ")
     files = text.partition(": ")[2]
@@ -256,7 +259,7 @@ def _hash_of_file(path: str) -> str | None:
 
 @functools.cache
 def version_of(compiler: tuple[str, ...]) -> str:
-    """What a compiler says of itself; empty if it cannot be run."""
+    """The output of a compiler's `--version`; empty if it cannot be run."""
     try:
         done = subprocess.run([*compiler, "--version"], capture_output=True, text=True)
     except OSError:
@@ -264,6 +267,8 @@ def version_of(compiler: tuple[str, ...]) -> str:
     return done.stdout
 
 
-def _identified(command: list[str]) -> list[str]:
-    """The command with the version of its compiler."""
-    return [version_of(tuple(compiler_of(command[-1]))), *command]
+def write(path: str, text: str) -> None:
+    """Write a file atomically: readers see the old text or the new one."""
+    with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(path), delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)

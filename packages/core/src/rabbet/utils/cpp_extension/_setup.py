@@ -1,4 +1,4 @@
-"""Extensions in projects that setuptools builds.
+"""Extensions in projects built by setuptools.
 
 setup(ext_modules=[CppExtension("mine._C", ["mine.cpp"])], cmdclass={"build_ext": BuildExtension})
 """
@@ -11,7 +11,7 @@ from setuptools.command.build_ext import build_ext
 
 from ... import get_include
 from . import _build
-from ._sources import check_files, refuse_cuda
+from ._sources import CUDA_SUFFIXES, check_files, refuse_cuda
 
 
 def CppExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) -> Extension:
@@ -20,12 +20,12 @@ def CppExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) -
     Args:
         name: the full name of the module.
         sources: paths of C++ files.
-        args, kwargs: as of setuptools.Extension.
+        args, kwargs: further arguments of setuptools.Extension.
 
     Raises:
         NotImplementedError: for CUDA sources.
     """
-    if any(source.endswith((".cu", ".cuh")) for source in sources):
+    if any(source.endswith(CUDA_SUFFIXES) for source in sources):
         refuse_cuda("cpp_extension.CppExtension", f"a source of {name!r}")
     kwargs["include_dirs"] = [*kwargs.get("include_dirs", ()), get_include()]
     kwargs.setdefault("language", "c++")
@@ -51,12 +51,14 @@ def SyclExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) 
 
 
 class BuildExtension(build_ext):  # type: ignore[misc]
-    """setuptools' build_ext for extensions of rabbet: it refuses sources that include headers of PyTorch's, and adds the
-    compiler's options that headers of rabbet need.
+    """The build_ext command for extensions of rabbet.
+
+    It refuses sources that include headers of PyTorch's C++ library and adds the compiler options that rabbet's headers
+    need.
 
     Args:
-        no_python_abi_suffix: leave the tag of Python's ABI out of file names, for plugins without a Python module.
-        use_ninja: no effect.
+        no_python_abi_suffix: omit the tag of Python's ABI from file names, for plugins without a Python module.
+        use_ninja: has no effect.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -66,7 +68,7 @@ class BuildExtension(build_ext):  # type: ignore[misc]
 
     @classmethod
     def with_options(cls, **options: Any) -> type["BuildExtension"]:
-        """A subclass whose objects are made with these options."""
+        """A subclass whose constructor gets these options."""
 
         class WithOptions(cls):  # type: ignore[valid-type,misc]
             def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -75,7 +77,7 @@ class BuildExtension(build_ext):  # type: ignore[misc]
         return WithOptions
 
     def build_extension(self, ext: Any) -> None:
-        """Check the sources of an extension and build it."""
+        """Check the sources of an extension, then build it."""
         check_files("cpp_extension.BuildExtension", list(ext.sources), ext.include_dirs)
         flags = ext.extra_compile_args
         if isinstance(flags, dict):  # one list for each compiler

@@ -1,4 +1,4 @@
-"""What the sources of an extension include: headers of PyTorch's C++ library are refused before anything is compiled."""
+"""Checks the sources of an extension before it is compiled. Headers of PyTorch's C++ library are refused."""
 
 import os
 import re
@@ -9,14 +9,14 @@ from ... import _C
 
 PORTING = "docs/reference/porting-extensions.md"
 _PYTORCH = re.compile(r"(torch|ATen|c10|caffe2|torch_python)/")
-# A string or a comment; only comments are replaced, so that "//" inside a string is none.
+# Comments and strings. Strings are matched so that a "//" inside one does not begin a comment.
 _COMMENT = re.compile(r'//(?:[^\\\n]|\\.|\\\n)*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.S)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.M)
-_CUDA_SUFFIXES = (".cu", ".cuh")
+CUDA_SUFFIXES = (".cu", ".cuh")
 
 
-def includes(text: str) -> Iterator[tuple[str, int]]:
-    """The headers that a source names, each with its line; those in comments are left out."""
+def _includes(text: str) -> Iterator[tuple[str, int]]:
+    """The headers that a source includes, with their lines. Comments are ignored."""
 
     def blank(found: re.Match[str]) -> str:
         return found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0])
@@ -26,34 +26,43 @@ def includes(text: str) -> Iterator[tuple[str, int]]:
         yield found[2].strip(), plain.count("\n", 0, found.start()) + 1
 
 
-def check_text(function: str, where: str, text: str) -> None:
-    """Refuse a source that includes a header of PyTorch's.
+def check_text(function: str, where: str, text: str) -> list[str]:
+    """The headers that a source includes, none of them from PyTorch's C++ library.
+
+    Args:
+        function: the function that errors name.
+        where: the source's name in errors.
+        text: the source.
 
     Raises:
-        NotImplementedError: naming the source, the header and the line.
+        NotImplementedError: if it includes a header of PyTorch's C++ library.
     """
-    for header, line in includes(text):
+    found = []
+    for header, line in _includes(text):
         if _PYTORCH.match(header):
             raise _C.NotImplementedForError(
                 f"{function}: {where} includes <{header}> in line {line}, a header of PyTorch's C++ library, which rabbet "
                 f"does not have: extensions are written against rabbet's public headers ({PORTING} says how to port one)"
             )
+        found.append(header)
+    return found
 
 
 def check_files(function: str, sources: Sequence[str], folders: Iterable[str]) -> None:
-    """Check the sources and, in turn, the headers of the project that they include.
+    """Check sources and the project's headers that they include, directly or through other headers.
 
     Args:
-        function: whose arguments they are.
-        folders: where headers are looked up beside the including file's own folder.
+        function: the function that errors name.
+        sources: the paths of the sources.
+        folders: folders of headers besides that of the including file.
 
     Raises:
-        NotImplementedError: for CUDA sources, and for a header of PyTorch's.
+        NotImplementedError: for CUDA sources and headers of PyTorch's C++ library.
         FileNotFoundError: if a source is missing.
     """
     places, seen = list(folders), set()
     for source in sources:
-        if source.endswith(_CUDA_SUFFIXES):
+        if source.endswith(CUDA_SUFFIXES):
             refuse_cuda(function, f"the source {source!r}")
         if not os.path.isfile(source):
             raise FileNotFoundError(f"{function}: there is no source file {source!r}")
@@ -65,17 +74,18 @@ def check_files(function: str, sources: Sequence[str], folders: Iterable[str]) -
         seen.add(path)
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
-        check_text(function, repr(path), text)
-        for header, _ in includes(text):
-            for folder in (os.path.dirname(path), *places):
-                candidate = os.path.abspath(os.path.join(folder, header))
-                if os.path.isfile(candidate):
-                    todo.append(candidate)
-                    break
+        for header in check_text(function, repr(path), text):
+            candidates = (
+                os.path.abspath(os.path.join(folder, header))
+                for folder in (os.path.dirname(path), *places)
+            )
+            found = next(filter(os.path.isfile, candidates), None)
+            if found is not None:
+                todo.append(found)
 
 
 def refuse_cuda(function: str, what: str) -> NoReturn:
-    """Refuse what only nvcc compiles.
+    """Refuse code that needs nvcc.
 
     Raises:
         NotImplementedError: always.
