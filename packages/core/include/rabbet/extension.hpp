@@ -1,4 +1,4 @@
-// rabbet/extension.hpp: C++ functions as a Python module, without pybind11. Header only;
+// rabbet/extension.hpp: makes C++ functions a Python module, without pybind11. Header only.
 // rabbet.utils.cpp_extension builds such modules and defines RABBET_EXTENSION_NAME.
 //
 //   rb::Ref scaled_sum(const RbTensor& x, const RbTensor& y, double by) {
@@ -7,10 +7,10 @@
 //   }
 //   RABBET_MODULE(m) { m.def<scaled_sum>("scaled_sum", "x + by * y"); }
 //
-// A function may take tensors (`const RbTensor&`; `const RbTensor*`, null for None; `rb::Ref`, an
-// owner), bool, integers, float, double, std::string, std::optional and std::vector of these; it
-// returns one of them, a std::tuple, or void. It runs without Python's lock and may throw
-// (rb::fail). Arguments are positional.
+// Parameters may be tensors (`const RbTensor&`, `const RbTensor*`, which is null for None, or the
+// owner `rb::Ref`), bool, integers, float, double, std::string, and std::optional and std::vector
+// of these. A function returns one of these types, a std::tuple of them, or void. It runs without
+// Python's lock and may throw (rb::fail). Arguments are positional.
 #ifndef RABBET_EXTENSION_HPP
 #define RABBET_EXTENSION_HPP
 
@@ -30,7 +30,7 @@
 
 namespace rb {
 
-/// Core's table for Python; RABBET_MODULE sets it.
+/// Core's table of functions for Python. RABBET_MODULE sets it.
 inline const RbPython* python = nullptr;
 
 // ---- operators and tensors
@@ -58,8 +58,8 @@ RbValue to_value(T number) {
   }
 }
 
-/// An operator of one result, by the name of its record. Calls are those of a program: gradients
-/// are recorded, transforms and devices apply.
+/// An operator with one result, found by its name. Calls behave as in Python: gradients are
+/// recorded, and transforms apply.
 class Operator {
  public:
   explicit Operator(const char* name) : op_(host->find_op(name)) {
@@ -68,7 +68,7 @@ class Operator {
       fail(RB_E_ARG, "the operator '%s' has %d results: use host->call", name,
            host->op_info(op_)->nrets);
   }
-  /// Arguments that are left out have their defaults.
+  /// Omitted arguments take their defaults.
   template <class... A>
   Ref operator()(const A&... arguments) const {
     const RbValue values[sizeof...(A) + 1] = {to_value(arguments)...};
@@ -101,7 +101,7 @@ constexpr int32_t dtype_of() {
     return static_cast<int32_t>(RB_DTYPE_NONE);
 }
 
-/// The elements of a row-major tensor in the CPU's memory. `name` is what errors call it.
+/// The elements of a contiguous tensor on the CPU. Errors refer to the tensor by `name`.
 template <class T>
 T* data(const RbTensor& t, const char* name = "the tensor") {
   static_assert(dtype_of<T>() != static_cast<int32_t>(RB_DTYPE_NONE), "no dtype has such elements");
@@ -114,7 +114,7 @@ T* data(const RbTensor& t, const char* name = "the tensor") {
   return static_cast<T*>(t.data);
 }
 
-/// A tensor of this shape with the dtype and device of `like`, row-major, its elements not set.
+/// A contiguous tensor of this shape with the dtype and device of `like`, not initialized.
 inline Ref empty(const RbTensor& like, const std::vector<int64_t>& shape) {
   Ref made;
   check(host->tensor_new(like.backend, like.device.id, like.dtype_id,
@@ -125,10 +125,10 @@ inline Ref empty_like(const RbTensor& t) { return empty(t, {t.shape, t.shape + t
 
 // ---- arguments from Python, results to Python
 
-/// A Python exception is set.
+/// Thrown when a Python exception is set.
 struct PythonError {};
 
-/// What an argument is called in errors.
+/// Identifies an argument in error messages.
 struct Argument {
   const char* function;
   Py_ssize_t number;
@@ -139,11 +139,16 @@ struct Argument {
   }
 };
 
-/// How a parameter of type T is made from an object: `value` is what the function gets. The object
-/// lives until the call ends.
+/// Converts a Python object to `value`, a parameter of type T. The caller keeps the object alive
+/// until the call ends.
 template <class T, class = void>
 struct FromPython;
 
+inline RbTensor* tensor_from(PyObject* object, const Argument& which) {
+  RbTensor* const t = python->unwrap(object);
+  if (!t) which.refuse("a Tensor", object);
+  return t;
+}
 template <>
 struct FromPython<const RbTensor*> {
   const RbTensor* value = nullptr;
@@ -156,24 +161,18 @@ struct FromPython<const RbTensor*> {
 template <>
 struct FromPython<const RbTensor&> {
   const RbTensor& value;
-  FromPython(PyObject* object, const Argument& which) : value(*tensor(object, which)) {}
-  static RbTensor* tensor(PyObject* object, const Argument& which) {
-    RbTensor* const t = python->unwrap(object);
-    if (!t) which.refuse("a Tensor", object);
-    return t;
-  }
+  FromPython(PyObject* object, const Argument& which) : value(*tensor_from(object, which)) {}
 };
 template <>
 struct FromPython<RbTensor&> {
   RbTensor& value;
-  FromPython(PyObject* object, const Argument& which)
-      : value(*FromPython<const RbTensor&>::tensor(object, which)) {}
+  FromPython(PyObject* object, const Argument& which) : value(*tensor_from(object, which)) {}
 };
 template <>
 struct FromPython<Ref> {
   Ref value;
   FromPython(PyObject* object, const Argument& which)
-      : value(Ref::share(FromPython<const RbTensor&>::tensor(object, which))) {}
+      : value(Ref::share(tensor_from(object, which))) {}
 };
 template <>
 struct FromPython<bool> {
@@ -246,7 +245,8 @@ struct FromPython<std::vector<T>> {
   }
 };
 
-/// `T` as FromPython has it: references to values are values.
+/// The type that FromPython converts to for a parameter of type T: T itself for a reference to a
+/// tensor, else T without references and const.
 template <class T>
 using Parameter = std::conditional_t<std::is_same_v<std::decay_t<T>, RbTensor>, T, std::decay_t<T>>;
 
@@ -308,13 +308,11 @@ PyObject* to_python(std::vector<T> items) {
 template <class R, class... P>
 struct Bound {
   template <size_t... I>
-  static PyObject* call(R (*function)(P...), const char* name, PyObject* const* args,
-                        std::index_sequence<I...>) {
-    // Braces: converted in order.
+  static PyObject* call(R (*function)(P...), [[maybe_unused]] const char* name,
+                        [[maybe_unused]] PyObject* const* args, std::index_sequence<I...>) {
+    // Braces guarantee that arguments are converted from left to right.
     std::tuple<FromPython<Parameter<P>>...> converted{
         FromPython<Parameter<P>>(args[I], Argument{name, static_cast<Py_ssize_t>(I) + 1})...};
-    (void)name;
-    (void)args;
     const auto run = [&] {
       return function(std::forward<Parameter<P>>(std::get<I>(converted).value)...);
     };
@@ -354,7 +352,7 @@ template <class R, class... P>
 PyObject* call_bound(R (*function)(P...), const char* name, PyObject* const* args, Py_ssize_t n) {
   return Bound<R, P...>::call(function, name, args, n);
 }
-/// What errors of F's calls say.
+/// The name of F in error messages.
 template <auto F>
 inline const char* name_of = nullptr;
 template <auto F>
@@ -362,13 +360,13 @@ PyObject* entry(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return call_bound(F, name_of<F>, args, n);
 }
 
-/// A module while it is being made.
+/// The Python module under construction.
 class Module {
  public:
-  /// Add the function F; `name` and `doc` live as long as the process.
+  /// Add the function F. `name` and `doc` must stay valid until the process ends.
   template <auto F>
   void def(const char* name, const char* doc = nullptr) {
-    static std::deque<PyMethodDef> definitions;  // Python keeps pointers to them
+    static std::deque<PyMethodDef> definitions;  // Python keeps pointers to its elements
     definitions.push_back({name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(entry<F>)),
                            METH_FASTCALL, doc});
     name_of<F> = name;
@@ -380,10 +378,10 @@ class Module {
     Py_DECREF(made);
     if (failed) throw PythonError{};
   }
-  /// The module itself, for what `def` does not do.
+  /// The module object, for additions that `def` does not support.
   PyObject* get() const { return module_; }
 
-  /// Make the module that `fill` describes; null, with an exception, if it fails.
+  /// Create a module and fill it. Returns null with a Python exception on failure.
   static PyObject* make(const char* name, void (*fill)(Module&)) {
     python = static_cast<const RbPython*>(PyCapsule_Import(RB_PYTHON_CAPSULE, 0));
     if (!python) return nullptr;
@@ -424,7 +422,7 @@ class Module {
 #define RABBET_TEXT_(a) #a
 #define RABBET_TEXT(a) RABBET_TEXT_(a)
 
-/// The module of the extension: the block behind it gets an rb::Module of this name.
+/// Defines the Python module of the extension. The following block fills the rb::Module `m`.
 #define RABBET_MODULE(m)                                                               \
   static void rabbet_fill_module(::rb::Module& m);                                     \
   extern "C" RB_EXPORT PyObject* RABBET_JOIN(PyInit_, RABBET_EXTENSION_NAME)() {       \
