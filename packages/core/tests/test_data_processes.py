@@ -434,14 +434,14 @@ def test_what_cannot_be_resumed_is_refused():
         DataLoader(Rows(), sampler=sampler).load_state_dict(state)
 
 
-# ---- large samples, which are written to the batch's memory one by one
+# ---- large samples, which workers copy into the batch one by one
 
 
 class Large(data.Dataset):
-    """Samples of a structure with 160 kB tensors, and how many earlier ones are alive while one is made."""
+    """Samples with 160 kB tensors and the number of earlier tensors that are still alive."""
 
-    def __init__(self, kind="tuple", stream=False):
-        self.kind, self.stream, self.made = kind, stream, []
+    def __init__(self, kind="tuple"):
+        self.kind, self.made = kind, []
 
     def __len__(self):
         return 10
@@ -491,7 +491,7 @@ def test_a_worker_holds_one_large_sample_instead_of_all():
     for images, alive, texts in DataLoader(Large(), 5, num_workers=1):
         assert max(alive) <= 1 and len(images) == 5 and set(texts) == {"text"}
     inside = [alive for _, alive, _ in DataLoader(Large(), 5)]
-    assert max(map(max, inside)) >= 4  # so that the test sees something
+    assert max(map(max, inside)) >= 4  # the count works
 
 
 class Uneven(Large):
@@ -509,13 +509,13 @@ def test_large_samples_that_do_not_fit_each_other_are_treated_as_before():
 
 
 class Kept(Large):
-    """Gives a tensor that it keeps, and changes it afterwards."""
+    """Returns a tensor that it also keeps."""
 
     def __init__(self):
         self.image = rabbet.zeros(200, 200)
 
     def __getitem__(self, i):
-        assert i == 0 or self.image[0, 0] == i - 1  # no one else has written to it
+        assert i == 0 or self.image[0, 0] == i - 1  # nothing else has written to it
         self.image = self.image.clone().fill_(i)
         return self.image
 

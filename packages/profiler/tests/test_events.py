@@ -83,7 +83,7 @@ def test_times_lie_between_readings_of_the_clock_and_self_times_add_up():
 
 
 def test_totals_are_within_three_percent_of_a_clock():
-    """Calls that take most of the time; of a few tries the best, as other programs may run in between."""
+    """The best of five tries counts, because other programs may run in between."""
     x = rabbet.ones(192, 192)
     off = []
     for _ in range(5):

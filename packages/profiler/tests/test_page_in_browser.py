@@ -1,6 +1,6 @@
-"""The page of a profile in a browser: what it draws, and what clicks do, without a network.
+"""The page of a profile in a browser without a network: its drawings and its reactions to clicks.
 
-Chromium loads a copy of the page with a script behind it that clicks, notes what is there and leaves it in the document.
+Chromium loads a copy of the page with a script at the end. The script clicks and adds its findings to the document.
 """
 
 import json
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
     "--window-size=1000,900", "--virtual-time-budget=5000",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9",  # there is no network
+    "--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9",  # no network
 ]  # fmt: skip
 
 WATCH = """
@@ -36,7 +36,7 @@ addEventListener("error", e => errors.push(String(e.message)));
 """
 CLICKS = """
 <script>
-"use strict"; { // names of their own
+"use strict"; { // a scope of its own
 const boxes = () => [...document.querySelectorAll("#flame div")].map(box => {
   const r = box.getBoundingClientRect();
   return {text: box.textContent, title: box.title, left: r.left, right: r.right, top: r.top, color: getComputedStyle(box).backgroundColor};
@@ -103,7 +103,7 @@ def recorded(**options):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The path of a page, and the data in it."""
+    """The path of a page and its data."""
     path = tmp_path_factory.mktemp("page") / "profile.html"
     prof = recorded(profile_memory=True, with_stack=True, with_modules=True, with_flops=True)
     prof.export_html(str(path), title="A <profile> & more")
@@ -112,7 +112,7 @@ def page(tmp_path_factory):
 
 
 def clicked(path):
-    """What is in a page after the clicks."""
+    """The findings of the script that clicks in a page."""
     text = path.read_text()
     copy = path.with_name(f"clicked_{path.name}")
     copy.write_text(text.replace("<body>", "<body>" + WATCH).replace("</body>", CLICKS))

@@ -51,7 +51,9 @@ def slices(data):
     for number, packet in fields(data):
         assert number == 1
         packet = dict(fields(packet))
-        if packet[10] not in sequences:  # its clock, its defaults and its track come first
+        if (
+            packet[10] not in sequences
+        ):  # the first packet has the clock, the defaults and the track
             assert packet[13] == 3 and packet[58] == 6
             clocks = [dict(fields(clock)) for _, clock in fields(packet[6])]
             assert clocks == [{1: 6, 2: packet[8]}, {1: 64, 2: packet[8], 3: 1}]
@@ -99,7 +101,7 @@ def test_slices_are_the_events(prof, tmp_path, name):
 
 
 def test_sixty_seconds_of_training_fit_into_twenty_megabytes(tmp_path):
-    """By the bytes of an event and the events in a second of the processor's time, whatever else the machine does."""
+    """Sizes are scaled by processor time, so that other work on the machine does not matter."""
     block = nn.TransformerEncoderLayer(96, 4, 384, batch_first=True)
     net = nn.Sequential(nn.Embedding(100, 96), block, nn.Linear(96, 100))
     optimizer = optim.AdamW(net.parameters())
@@ -165,7 +167,7 @@ def test_perfetto_s_own_messages_read_it(prof, tmp_path):
     ]
     sizes = [host for _, host, _ in prof.profiler.trace.memory]
     changes = sum(a != b for a, b in zip([None, *sizes], sizes, strict=False))
-    assert len(values) == changes + 1 and max(values) > 0  # devices have none, at all times
+    assert len(values) == changes + 1 and max(values) > 0  # the counter of devices stays 0
 
 
 def test_it_waits_for_the_end():

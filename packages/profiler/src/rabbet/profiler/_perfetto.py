@@ -1,7 +1,7 @@
 """Perfetto's own format (https://perfetto.dev/docs/reference/trace-packet-proto): an eighth of the size of Chrome's JSON.
 
-Each track has a sequence of packets of its own, whose defaults name the track and whose times count from those of the
-packet before. The names of events are written once in a sequence.
+Each track has its own sequence of packets. The defaults of a sequence name the track. Times are relative to those of the
+previous packet. Each sequence contains the name of an event once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ _TYPE, _NAME_IID, _TRACK_UUID, _COUNTER_VALUE, _FLOWS, _LAST_FLOWS = 9, 10, 11, 
 _BEGIN, _END, _COUNT = 1, 2, 4
 _CLEARED, _NEEDS_STATE = 1, 2
 _SIZE_IN_BYTES = 3
-_BOOT_TIME, _OF_SEQUENCE = (
-    6,
-    64,
-)  # clocks: that of traces, and the first number that a sequence may use
+# Clocks: that of traces, and the first of those that a sequence may define.
+_BOOT_TIME, _OF_SEQUENCE = 6, 64
 
 
 def _varint(value: int) -> bytes:
@@ -82,7 +80,7 @@ class _Sequence:
         self._file.write(_message(_PACKET, content))
 
     def _passed(self, time: int) -> bytes:
-        """The time since the packet before."""
+        """The time since the previous packet."""
         passed, self._time = time - self._time, time
         return _number(_TIMESTAMP, passed)
 
@@ -107,7 +105,7 @@ class _Sequence:
 
 
 class _Tracks:
-    """Makes tracks, all but the first inside of that one."""
+    """Creates tracks. The first is the process; all others are nested in it."""
 
     def __init__(self, file: BinaryIO, start: int, process: bytes) -> None:
         self._file = file

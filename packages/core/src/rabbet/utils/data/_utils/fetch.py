@@ -39,7 +39,7 @@ class Fetcher:
         self._samples: Iterator[Any] | None = iter(dataset) if is_stream else None
         self.ended = False
         self.took = NOTHING
-        self._placing = 0  # nanoseconds
+        self._placing = 0  # nanoseconds that copying samples to the batch took
 
     def __call__(self, indices: Any) -> Any:
         """The next batch; `took` then says what it took.
@@ -75,13 +75,13 @@ class Fetcher:
         if many:
             return many(indices)
         staging = self._staging(indices)
-        batch: list[Any] = []
-        for i in indices:
-            batch.append(self._placed(staging, self._sample(i), len(batch)))
-        return batch
+        return [
+            self._placed(staging, self._sample(index), number)
+            for number, index in enumerate(indices)
+        ]
 
     def _staging(self, indices: Any) -> Staging | None:
-        """What writes large tensors to the batch's memory one by one; None: they are stacked later."""
+        """The object that copies large tensors into the batch's memory; None if samples are only stacked."""
         if self._collate is not default_collate or not Staging.is_wanted():
             return None
         return Staging(len(indices)) if hasattr(indices, "__len__") else None

@@ -31,9 +31,9 @@ _ALIGNMENT = 64  # of tensors in a slot, in bytes
 class _Thread(threading.local):
     reading: Slot | None = None
     writing: Slot | None = None
-    staged: dict[int, Tensor] | None = (
-        None  # memory of a batch whose rows are written, by its address
-    )
+
+    def __init__(self) -> None:
+        self.staged: dict[int, Tensor] = {}  # batches whose rows are being written, by address
 
 
 _this_thread = _Thread()
@@ -217,7 +217,8 @@ class write_to:
         _this_thread.staged = {}
 
     def __exit__(self, *_: Any) -> None:
-        _this_thread.writing = _this_thread.staged = None
+        _this_thread.writing = None
+        _this_thread.staged = {}
 
 
 def destination(dtype: Any, shape: tuple[int, ...]) -> Tensor | None:
@@ -226,20 +227,21 @@ def destination(dtype: Any, shape: tuple[int, ...]) -> Tensor | None:
     return None if slot is None else slot.give(dtype, shape)
 
 
-LARGE = 1 << 16  # bytes of a sample whose copy takes longer than a call
+LARGE = 1 << 16  # bytes of a sample; copying it takes longer than a call
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor is nothing but elements in the CPU's memory."""
+    """Whether a tensor is on the CPU, needs no gradient and is not composite."""
     return tensor.is_cpu and not requires_grad_of(tensor) and _C.composite(tensor) is None
 
 
 class Staging:
-    """Writes the large tensors of samples to where the batch will be as soon as they are read, so that a worker holds one
-    sample instead of all.
+    """Copies large tensors of samples into the memory of the batch as soon as they are read.
+
+    A worker then holds one sample at a time instead of a whole batch.
 
     Args:
-        count: samples of the batch, at most.
+        count: the largest number of samples in the batch.
     """
 
     def __init__(self, count: int) -> None:
@@ -252,10 +254,11 @@ class Staging:
         return _this_thread.writing is not None
 
     def placed(self, sample: Any, number: int) -> Any:
-        """A sample with rows of the batch in the place of its large tensors, itself or in a tuple, list or dict.
+        """The sample with its large tensors replaced by rows of the batch.
 
         Args:
-            number: of the sample in the batch, from 0 on.
+            sample: a tensor, or a tuple, list or dict with tensors; others are returned unchanged.
+            number: the index of the sample in the batch.
         """
         kind = type(sample)
         if kind is Tensor:
@@ -277,7 +280,7 @@ class Staging:
             return tensor
         if number == 0:
             memory = destination(tensor.dtype, (self._count, *tensor.shape))
-            if memory is not None and _this_thread.staged is not None:
+            if memory is not None:
                 _this_thread.staged[memory.data_ptr()] = memory
                 self._rows[at] = memory.unbind(0)
         rows = self._rows.get(at)
@@ -288,8 +291,8 @@ class Staging:
 
 
 def staged(batch: Any) -> Tensor | None:
-    """The memory whose rows, in order, are the samples of a batch; None if they are not."""
-    memory = (_this_thread.staged or {}).get(batch[0].data_ptr())
+    """The tensor whose first rows are these samples, in order; None if there is none."""
+    memory = _this_thread.staged.get(batch[0].data_ptr())
     if memory is None or len(batch) > len(memory):
         return None
     size, begin = memory.nbytes // len(memory), memory.data_ptr()
@@ -307,7 +310,7 @@ class _BatchPickler(ForkingPickler):
     def reducer_override(self, obj: Any) -> Any:
         if not isinstance(obj, Tensor):
             return NotImplemented
-        if type(obj) is not Tensor or requires_grad_of(obj) or not obj.is_cpu or _C.composite(obj):
+        if type(obj) is not Tensor or not is_plain(obj):
             return obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         nbytes = _nbytes(obj.dtype, tuple(obj.shape))
         offset = self.slot.place(obj) if self.slot is not None and nbytes else None
