@@ -19,7 +19,7 @@ def make_model() -> nn.Module:
 
 
 def accuracy(model: nn.Module, images: rabbet.Tensor, labels: rabbet.Tensor) -> float:
-    """The fraction of the images that is classified correctly."""
+    """The fraction of the images that the model classifies correctly."""
     with rabbet.no_grad():
         return float((model(images).argmax(1) == labels).float().mean())
 

@@ -109,7 +109,7 @@ def train(model: nn.Module, loader: DataLoader, optimizer: optim.Optimizer, devi
 
 
 def accuracy(model: nn.Module, loader: DataLoader, device: str) -> float:
-    """The fraction of the images that is classified correctly."""
+    """The fraction of the images that the model classifies correctly."""
     model.eval()
     with rabbet.no_grad():
         right = sum(int((model(x.to(device)).argmax(1).cpu() == y).sum()) for x, y in loader)

@@ -66,7 +66,7 @@ def test_the_plugin_of_the_page_works(page, tmp_path):
     "page", [p for p in PAGES if blocks(p, "python") and p not in WHOLE], ids=name_of
 )
 def test_python_in_the_page_runs(page, tmp_path):
-    for block in blocks(page, "cpp"):  # a first line such as "// gate.cpp" names a file
+    for block in blocks(page, "cpp"):  # a first line such as "// gate.cpp" names the file
         if name := re.match(r"// (\w+\.cpp)\n", block):
             (tmp_path / name[1]).write_text(block)
     script = tmp_path / "page.py"

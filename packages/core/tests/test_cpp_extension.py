@@ -1,4 +1,4 @@
-"""utils.cpp_extension: what is compiled, when again, what is refused, and what bound functions take and return."""
+"""utils.cpp_extension: builds, rebuilds, refused requests, and the arguments and results of bound functions."""
 
 import os
 import re
@@ -129,7 +129,7 @@ def write(folder, name, text):
 
 
 def compiled(output):
-    """The sources that the printed commands compile."""
+    """The names of the sources that the printed commands compile."""
     return [Path(line.split(" -c ")[1].split()[0]).name for line in output.splitlines() if " -c " in line]  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def test_only_what_has_changed_is_compiled_again(tmp_path, capfd):
     assert build() == (1, [])
     header.write_text(header.read_text().replace("MORE 0", "MORE 4"))
     assert build() == (5, ["one.c"])
-    os.utime(one)  # the time of a file says nothing
+    os.utime(one)  # modification times do not matter
     assert build() == (5, [])
     two.write_text(two.read_text() + "\n// more")
     assert build() == (5, ["two.cpp"])
@@ -289,7 +289,7 @@ def test_a_library_without_a_module_is_an_import_error(tmp_path):
         load_inline("nothing_", "", build_directory=tmp_path)
 
 
-# ---- what is refused
+# ---- refused requests
 
 
 @pytest.mark.parametrize("header", ["torch/extension.h", "ATen/ATen.h", "c10/util/Exception.h", "torch/all.h"])  # fmt: skip

@@ -1,4 +1,4 @@
-"""rabbet.package: what a package holds, what happens to modules by the patterns, and how packages are read."""
+"""rabbet.package: the contents of packages, the actions of patterns, and reading."""
 
 import importlib.resources
 import importlib.util
@@ -83,7 +83,7 @@ def texts():
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """The modules of a project that can be imported."""
+    """Makes the modules of a project importable."""
     for name, text in PROJECT.items():
         path = tmp_path / "project" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def project(tmp_path, monkeypatch):
 
 
 def packaged(*steps, **options):
-    """The package that the steps write, as a file at its beginning."""
+    """A file with the package that the steps write, positioned at its start."""
     file = io.BytesIO()
     with PackageExporter(file, **options) as exporter:
         for step in steps:
@@ -261,7 +261,7 @@ def test_modules_of_a_package_are_apart_from_those_of_the_program(project):
     module = importer.import_module("packed.helper")
     assert module.double(2) == 4 and module is not packed.helper and "packed" in sys.modules
     assert module is not other.import_module("packed.helper")
-    assert not hasattr(importer.import_module("packed"), "LEVEL")  # its __init__ was not needed
+    assert not hasattr(importer.import_module("packed"), "LEVEL")  # __init__.py is not packaged
     for name in ("packed.net", "packed.nothing", "json", "os"):
         with pytest.raises(ModuleNotFoundError, match="in self-contained archive"):
             importer.import_module(name)
@@ -350,7 +350,7 @@ def test_names_of_objects(project):
         OrderedImporter(sys_importer).import_module("not_there_at_all")
 
 
-# ---- what cannot be packaged
+# ---- errors of packaging
 
 
 def failing(*steps, debug=False):
@@ -449,11 +449,11 @@ def test_what_cannot_be_saved_is_refused(call, error, text):
         call(PackageExporter(io.BytesIO()))
 
 
-# ---- what cannot be read
+# ---- errors of reading
 
 
 def rewritten(file, change):
-    """The archive with its files changed: `change` gets and returns a dict of bytes."""
+    """A copy of the archive with the files that `change` makes of a dict of their contents."""
     with zipfile.ZipFile(file) as archive:
         files = change({name: archive.read(name) for name in archive.namelist()})
     made = io.BytesIO()
@@ -509,7 +509,7 @@ def test_a_module_that_fails_is_tried_again():
         del builtins.tries
 
 
-# ---- beside
+# ---- tools
 
 
 @pytest.mark.parametrize(
