@@ -39,6 +39,12 @@ namespace {
 
 PyObject* failed_mark = nullptr;
 
+// Sets the exception of an error, unless one is set; returns null.
+PyObject* set_error(const std::exception& error) {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, error.what());
+  return nullptr;
+}
+
 // ---- Variants: of one function, the one that ran last first
 
 struct Variants {
@@ -81,8 +87,7 @@ PyObject* variants_add(PyObject* self, PyObject* spec) {
     variants->all->insert(variants->all->begin(), std::move(made));
     ++variants->made;
   } catch (const std::exception& error) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, error.what());
-    return nullptr;
+    return set_error(error);
   }
   Py_RETURN_NONE;
 }
@@ -166,8 +171,7 @@ PyObject* holds(PyObject*, PyObject* items) {
     const int held = guards.check(failed);
     return held < 0 ? nullptr : PyBool_FromLong(held);
   } catch (const std::exception& error) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, error.what());
-    return nullptr;
+    return set_error(error);
   }
 }
 

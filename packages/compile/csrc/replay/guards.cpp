@@ -1,13 +1,10 @@
 #include "replay/guards.h"
 
 #include <cstring>
-#include <stdexcept>
 
 namespace replay {
 
 namespace {
-
-[[noreturn]] void give_up() { throw std::runtime_error("a Python exception is set"); }
 
 uint64_t version_of(PyObject* dict) {
 #if PY_VERSION_HEX < 0x030C0000
@@ -24,14 +21,14 @@ uint64_t version_of_class(PyObject* type) {
   return PyType_HasFeature(t, Py_TPFLAGS_VALID_VERSION_TAG) ? t->tp_version_tag : 0;
 }
 
-bool same_items(PyObject* const* a, PyObject* const* b, Py_ssize_t n) {
+// Whether two lists or tuples have the same items; one may be a list and the other a tuple.
+bool same_items(PyObject* a, PyObject* b) {
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(a);
+  if (PySequence_Fast_GET_SIZE(b) != n) return false;
+  PyObject *const *x = PySequence_Fast_ITEMS(a), *const *y = PySequence_Fast_ITEMS(b);
   for (Py_ssize_t i = 0; i < n; ++i)
-    if (!same(a[i], b[i])) return false;
+    if (!same(x[i], y[i])) return false;
   return true;
-}
-
-PyObject* const* items_of(PyObject* tuple) {
-  return reinterpret_cast<PyTupleObject*>(tuple)->ob_item;
 }
 
 bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
@@ -48,9 +45,7 @@ bool same(PyObject* a, PyObject* b) {
   }
   if (PyLong_CheckExact(a) || PyUnicode_CheckExact(a) || PyBytes_CheckExact(a))
     return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
-  if (PyTuple_CheckExact(a))
-    return PyTuple_GET_SIZE(a) == PyTuple_GET_SIZE(b) &&
-           same_items(items_of(a), items_of(b), PyTuple_GET_SIZE(a));
+  if (PyTuple_CheckExact(a)) return same_items(a, b);
   if (PySlice_Check(a)) {
     const auto *x = reinterpret_cast<PySliceObject*>(a), *y = reinterpret_cast<PySliceObject*>(b);
     return same(x->start, y->start) && same(x->stop, y->stop) && same(x->step, y->step);
@@ -207,9 +202,7 @@ int same_call(PyObject* callable, PyObject* args, PyObject* value) {
   const Ref found = Ref::take(PyObject_Call(callable, args, nullptr));
   if (!found) return -1;
   if (!PyList_CheckExact(found.get())) return same(found.get(), value);
-  return PyTuple_Check(value) && PyList_GET_SIZE(found.get()) == PyTuple_GET_SIZE(value) &&
-         same_items(reinterpret_cast<PyListObject*>(found.get())->ob_item, items_of(value),
-                    PyTuple_GET_SIZE(value));
+  return PyTuple_Check(value) && same_items(found.get(), value);
 }
 
 int has_grad(PyObject* tensor, PyObject* present) {
@@ -228,9 +221,7 @@ int Guards::check_other(const Other& guard) const {
       return length_of(a, n) < 0 ? -1 : n == guard.word;
     }
     case kItems:
-      return PyList_GET_SIZE(a) == PyTuple_GET_SIZE(b) &&
-             same_items(reinterpret_cast<PyListObject*>(a)->ob_item, items_of(b),
-                        PyTuple_GET_SIZE(b));
+      return same_items(a, b);
     case kPairs:
       return same_pairs(a, b);
     case kSequence:

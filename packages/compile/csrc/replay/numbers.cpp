@@ -1,7 +1,6 @@
 #include "replay/numbers.h"
 
 #include <cstring>
-#include <stdexcept>
 
 namespace replay {
 
@@ -24,14 +23,6 @@ PyObject* unique_number(PyObject* number) {
 }
 
 namespace {
-
-[[noreturn]] void give_up() { throw std::runtime_error("a Python exception is set"); }
-
-long as_number(PyObject* object) {
-  const long found = PyLong_AsLong(object);
-  if (found == -1 && PyErr_Occurred()) give_up();
-  return found;
-}
 
 using Binary = PyObject* (*)(PyObject*, PyObject*);
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <Python.h>
 
+#include <stdexcept>
 #include <utility>
 
 #include "rabbet/autograd.h"
@@ -49,6 +50,16 @@ class Ref {
  private:
   PyObject* object_ = nullptr;
 };
+
+/// Ends a function of ours after it has set a Python exception.
+[[noreturn]] inline void give_up() { throw std::runtime_error("a Python exception is set"); }
+
+/// The value of a Python integer. Throws after setting an exception.
+inline long as_number(PyObject* object) {
+  const long found = PyLong_AsLong(object);
+  if (found == -1 && PyErr_Occurred()) give_up();
+  return found;
+}
 
 /// Whether a program that gets one of two objects can notice: they are the same, or equal numbers,
 /// strings, or tuples of them. Runs no Python code. Floats are compared by their bits.

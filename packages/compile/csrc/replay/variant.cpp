@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 
 #include "rabbet/python.hpp"
 
@@ -10,20 +9,12 @@ namespace replay {
 
 namespace {
 
-[[noreturn]] void give_up() { throw std::runtime_error("a Python exception is set"); }
-
 PyObject* part(PyObject* tuple, Py_ssize_t i) {
   PyObject* found =
       PyTuple_Check(tuple) && i < PyTuple_GET_SIZE(tuple) ? PyTuple_GET_ITEM(tuple, i) : nullptr;
   if (found) return found;
   PyErr_Format(PyExc_TypeError, "Variant: expected a tuple with a part %zd", i);
   give_up();
-}
-
-long as_number(PyObject* object) {
-  const long found = PyLong_AsLong(object);
-  if (found == -1 && PyErr_Occurred()) give_up();
-  return found;
 }
 
 template <class Visit>
@@ -70,15 +61,14 @@ bool Tree::match(PyObject* object, std::vector<PyObject*>& tensors) const {
     case kObject:
       return same(object, object_.get());
     case kList:
-      if (!PyList_CheckExact(object) || PyList_GET_SIZE(object) != n) return false;
+    case kTuple: {
+      const PyTypeObject* type = kind_ == kList ? &PyList_Type : &PyTuple_Type;
+      if (Py_TYPE(object) != type || PySequence_Fast_GET_SIZE(object) != n) return false;
+      PyObject* const* items = PySequence_Fast_ITEMS(object);
       for (Py_ssize_t i = 0; i < n; ++i)
-        if (!parts_[i].match(PyList_GET_ITEM(object, i), tensors)) return false;
+        if (!parts_[i].match(items[i], tensors)) return false;
       return true;
-    case kTuple:
-      if (!PyTuple_CheckExact(object) || PyTuple_GET_SIZE(object) != n) return false;
-      for (Py_ssize_t i = 0; i < n; ++i)
-        if (!parts_[i].match(PyTuple_GET_ITEM(object, i), tensors)) return false;
-      return true;
+    }
     case kDict: {
       if (!PyDict_CheckExact(object) || PyDict_GET_SIZE(object) != n) return false;
       PyObject *key, *value;
@@ -192,7 +182,7 @@ int Variant::traverse(visitproc visit, void* arg) const {
   return 0;
 }
 
-bool Variant::fits(const std::vector<PyObject*>& tensors) {
+bool Variant::fits(const std::vector<PyObject*>& tensors) const {
   if (tensors.size() != signatures_.size()) return false;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!signatures_[i].fits(tensors[i])) return false;
@@ -205,8 +195,10 @@ bool Variant::fits(const std::vector<PyObject*>& tensors) {
   return true;
 }
 
+namespace {
+
 // Whether no two of the inputs share memory.
-bool Variant::distinct(const std::vector<RbTensor*>& inputs) const {
+bool distinct(const std::vector<RbTensor*>& inputs) {
   std::vector<const void*> places;
   places.reserve(inputs.size());
   for (RbTensor* t : inputs) {
@@ -217,6 +209,8 @@ bool Variant::distinct(const std::vector<RbTensor*>& inputs) const {
   std::sort(places.begin(), places.end());
   return std::adjacent_find(places.begin(), places.end()) == places.end();
 }
+
+}  // namespace
 
 Outcome Variant::call(PyObject* args, PyObject* kwargs) {
   failed_ = -1;

@@ -61,8 +61,7 @@ class Variant {
     size_t input;
     long output;  // -1: none
   };
-  bool fits(const std::vector<PyObject*>& tensors);
-  bool distinct(const std::vector<RbTensor*>& inputs) const;
+  bool fits(const std::vector<PyObject*>& tensors) const;
   Outcome run(const std::vector<PyObject*>& arguments);
   bool give_numbers(const std::vector<Ref>& numbers, std::vector<RbValue>& given) const;
   int finish(const Made& made);

@@ -1,7 +1,6 @@
 #include "replay/watch.h"
 
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 #include <utility>
 
@@ -39,11 +38,7 @@ _PyInterpreterFrame* checked(PyObject* self) {
   return frame;
 }
 
-PyObject* shown(PyObject* object) {
-  PyObject* found = object ? object : null_mark;
-  Py_INCREF(found);
-  return found;
-}
+PyObject* shown(PyObject* object) { return Py_NewRef(object ? object : null_mark); }
 
 PyObject* frame_peek(PyObject* self, PyObject* number) {
   auto* frame = checked(self);
@@ -222,10 +217,8 @@ PyObject* watch_new(PyTypeObject* type, PyObject* args, PyObject*) {
   if (!PyArg_ParseTuple(args, "OOy*", &on_enter, &on_op, &wanted)) return nullptr;
   auto* w = reinterpret_cast<Watch*>(type->tp_alloc(type, 0));
   if (w) {
-    Py_INCREF(on_enter);
-    w->on_enter = on_enter;
-    Py_INCREF(on_op);
-    w->on_op = on_op;
+    w->on_enter = Py_NewRef(on_enter);
+    w->on_op = Py_NewRef(on_op);
     for (Py_ssize_t i = 0; i < wanted.len; ++i)
       w->wanted[static_cast<const uint8_t*>(wanted.buf)[i]] = true;
     w->codes = new std::unordered_map<PyCodeObject*, PyObject*>;
@@ -296,16 +289,13 @@ PyObject* watch_show_all(PyObject* self, PyObject* on) {
 
 PyObject* watch_error(PyObject* self, void*) {
   PyObject* error = reinterpret_cast<Watch*>(self)->error;
-  if (!error) Py_RETURN_NONE;
-  Py_INCREF(error);
-  return error;
+  return Py_NewRef(error ? error : Py_None);
 }
 
 PyMethodDef watch_methods[] = {
     {"start", watch_start, METH_NOARGS,
      "Show what the calling thread runs, in frames that it enters from now on; False: another "
-     "trace "
-     "function is set."},
+     "trace function is set."},
     {"stop", watch_stop, METH_NOARGS, "Show nothing more."},
     {"pause", watch_pause, METH_NOARGS, "Show nothing until `resume`; nests."},
     {"show_all", watch_show_all, METH_O, "Show the other instructions, too, or no longer."},
