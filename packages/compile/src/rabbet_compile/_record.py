@@ -17,7 +17,16 @@ from rabbet.graph._capture import _drop_copies
 from rabbet.graph._ir import Gradient, Value
 from rabbet.graph._meta import as_results
 from rabbet.graph._program import _has_history, _layer, _Lowering
-from rabbet.graph._recorder import Recorder, grad_of, key_of, layers_off, refuse_composites
+from rabbet.graph._recorder import (
+    Recorder,
+    _grad_mode,
+    _has_memory,
+    grad_of,
+    is_grad_enabled,
+    key_of,
+    layers_off,
+    refuse_composites,
+)
 from rabbet.graph._records import record as record_of
 from rabbet.utils import _python_dispatch
 
@@ -36,10 +45,8 @@ _watch.do_not_watch(
     _python_dispatch.__file__,
 )
 
-TENSOR, OBJECT, LIST, TUPLE, DICT, ARGUMENT, NUMBER = range(
-    7
-)  # kinds of trees, as in csrc/replay/variant.h
-
+# Kinds of trees, as in csrc/replay/variant.h.
+TENSOR, OBJECT, LIST, TUPLE, DICT, ARGUMENT, NUMBER = range(7)
 
 MOST_SAVED = 1 << 18  # elements that a replay copies, so that errors find memory as it was
 
@@ -71,11 +78,7 @@ class _Noting(Recorder):
 
     def offer(self, tensor: Tensor) -> None:
         """A tensor from outside that the program may use."""
-        if (
-            self.reason is None
-            and _C.composite_layer(tensor) is None
-            and tensor.device.type != "meta"
-        ):
+        if self.reason is None and _has_memory(tensor):
             self._offered.setdefault(tensor._storage_id(), []).append(tensor)
 
     def value_of(self, tensor: Tensor) -> Value:
@@ -139,7 +142,10 @@ class _Noting(Recorder):
         if node is not None and self.reason is None:
             self.graph.nodes.append(node)
             with self._noting(name, source):
-                self._know_results(node, args, outs, results)
+                if outs is not None:
+                    self._check_written(node, outs)
+                else:
+                    self._know_results(node, args, results)
         return tuple(tuple(r) if isinstance(r, list) else r for r in results)
 
     def _node(
@@ -155,7 +161,7 @@ class _Noting(Recorder):
                 name,
                 [self.argument(name, arg) for arg in args],
                 outs=[self.value_of(out) for out in outs or ()],
-                grad=bool(_dispatch.call_outside(_records_grad)),
+                grad=_grad_mode(),
                 source=source,
             )
             if info.has_data_shape:
@@ -186,25 +192,6 @@ class _Noting(Recorder):
             found[at] = self.seen.numbers.give(number)
         self.numbers[node] = list(found.items())
 
-    def _know_results(
-        self,
-        node: Node,
-        args: tuple[Any, ...],
-        outs: tuple[Any, ...] | None,
-        results: Sequence[Any],
-    ) -> None:
-        if outs is not None:
-            self._check_written(node, outs)
-            return
-        for result in results:
-            if isinstance(result, list):
-                node.results.append([self._result(node, tensor) for tensor in result])
-            else:
-                node.results.append(self._result(node, result))
-        self._note_copy(node, args, results)
-        if node.grad and any(value in self._differentiable for value in node.inputs()):
-            self._differentiable.update(node.values())
-
     @contextlib.contextmanager
     def _noting(self, name: str, source: str | None) -> Any:
         try:
@@ -216,10 +203,6 @@ class _Noting(Recorder):
         if what != "a formula's number":
             self.seen.refuse_at(f"{what} reads the values of a tensor")
             self.fail("it reads the values of a tensor")
-
-
-def _records_grad() -> bool:
-    return "rabbet.autograd" not in sys.modules or rabbet.is_grad_enabled()
 
 
 # ---- arguments
@@ -416,13 +399,13 @@ class _Finished:
         repeatable, saved = self.repeatable()
         if len({value.buffer for value in graph.inputs}) < len(graph.inputs) and writes_inputs:
             raise NotReplayable("it writes to tensors, of which some share memory")
-        unique = [t for i, t in enumerate(tensors) if not any(t is u for u in tensors[:i])]
+        same_as = [next(j for j, u in enumerate(tensors) if u is t) for t in tensors]
         return (
             self.arguments.tree,
             guards,
             tensors,
-            [next(j for j, u in enumerate(tensors) if u is t) for t in tensors],
-            inputs[len(unique) :],
+            same_as,
+            inputs[len(set(same_as)) :],
             program,
             outputs,
             effects,
@@ -451,7 +434,7 @@ class _Finished:
             return NUMBER, self.watch.numbers.at(item)
         if isinstance(item, Tensor):
             return self.output(item)
-        if kind in ATOMS or kind in IMMUTABLE:
+        if kind in IMMUTABLE:
             return OBJECT, item
         if id(item) in self.containers:
             raise NotReplayable(
@@ -553,7 +536,7 @@ class _Finished:
             NotReplayable: if a graph cannot say how gradients flow.
         """
         graph = self.graph
-        wants = _records_grad() and any(self.tensor_of(v).requires_grad for v in graph.inputs)
+        wants = is_grad_enabled() and any(self.tensor_of(v).requires_grad for v in graph.inputs)
         if self.watch.backward and any(
             t.requires_grad and not t.is_leaf for t in map(self.tensor_of, graph.inputs)
         ):

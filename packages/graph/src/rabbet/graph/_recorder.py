@@ -319,16 +319,20 @@ class Recorder(TorchDispatchMode):
             self._check_written(node, outs)
             return ()
         results = as_results(info, returned)
+        self._know_results(node, args, results)
+        self._follow_shapes(node, info)
+        return tuple(tuple(r) if isinstance(r, list) else r for r in results)
+
+    def _know_results(self, node: Node, args: Sequence[Any], results: Sequence[Any]) -> None:
+        """Make values of the results of a call."""
         for result in results:
             if isinstance(result, list):
                 node.results.append([self._result(node, tensor) for tensor in result])
             else:
                 node.results.append(self._result(node, result))
-        self._follow_shapes(node, info)
         self._note_copy(node, args, results)
         if node.grad and any(value in self._differentiable for value in node.inputs()):
             self._differentiable.update(node.values())
-        return tuple(tuple(r) if isinstance(r, list) else r for r in results)
 
     def _note_copy(self, node: Node, args: Sequence[Any], results: Sequence[Any]) -> None:
         """Note a copy that autograd makes of a gradient because the recorder holds the gradient, too."""
