@@ -14,6 +14,7 @@ from rabbet._settings import warn_once
 from . import _C, _replay
 from ._guards import MISSING, Kind, describe
 from ._numbers import is_number
+from ._region import in_region, region
 from ._watch import place_of
 
 __all__ = ["Replayed", "replayed", "state_of"]
@@ -30,6 +31,7 @@ class Replayed:
 
     Attributes:
         fn: the function.
+        in_region: the function with its calls in a region.
         variants: the recorded programs.
         reason: why it runs as Python code for ever; None while it does not.
         refusal: why the last recorded call cannot be replayed; None if it can.
@@ -38,6 +40,7 @@ class Replayed:
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
+        self.in_region = in_region(fn)
         self.variants = _replay.Variants()
         self.reason: str | None = None
         self.refusal: str | None = None
@@ -50,34 +53,21 @@ class Replayed:
         self._found: Any = None
         self._varying: dict[Any, Any] = {}  # places of numbers that differ from call to call
         self._seen: set[Any] = set()
-        self._refusals = self._made = 0
+        self._refusals = 0
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function where no variant fits."""
-        if getattr(_here, "recording", False):
-            return self.fn(*args, **kwargs)
         if not self._is_due(args, kwargs) or not _lock.acquire(blocking=False):
             self.last = "run"
-            return self.in_region(args, kwargs)
+            return self.in_region(*args, **kwargs)
         _here.recording, self.last = True, "recorded"
-        before = _C.enter()
         try:
-            return self._record(args, kwargs)
+            with region():
+                return self._record(args, kwargs)
         finally:
-            if not before:
-                _C.leave()
             _here.recording = False
             _lock.release()
             self._add()
-
-    def in_region(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function in a region."""
-        before = _C.enter()
-        try:
-            return self.fn(*args, **kwargs)
-        finally:
-            if not before:
-                _C.leave()
 
     def _is_due(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether the call is to be recorded: the second one of its structure."""
@@ -125,8 +115,7 @@ class Replayed:
         found, self._found = self._found, None
         if found is None:
             return
-        self._made += 1
-        if self._made > MOST_VARIANTS:
+        if len(self.variants) == MOST_VARIANTS:
             self._give_up()
             return
         self.variants.add(found.spec)
@@ -181,7 +170,7 @@ def _structure(item: Any) -> Any:
 def replayed(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, replayed where guards hold, and in a region where not."""
     state = Replayed(fn)
-    call, run, in_region = state.variants.call, state.run, state.in_region
+    call, run = state.variants.call, state.run
 
     @functools.wraps(fn)
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -193,7 +182,7 @@ def replayed(fn: Callable[..., Any]) -> Callable[..., Any]:
         if result is MISSING:
             return run(args, kwargs)
         if result is _FAILED:
-            return in_region(args, kwargs)
+            return state.in_region(*args, **kwargs)
         return result
 
     compiled._rabbet_replayed = state  # type: ignore[attr-defined]
