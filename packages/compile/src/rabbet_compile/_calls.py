@@ -112,9 +112,11 @@ def call(watch: Any, frame: Any, function: Any, args: Args, named: dict[str, Any
         return known[1](watch, frame, args, named)
     if kind is types.BuiltinFunctionType:
         return _builtin(watch, frame, function, args, named)
-    if kind in (types.MethodDescriptorType, types.ClassMethodDescriptorType):
-        return _method(watch, frame, function.__objclass__, function.__name__, args, named)
-    if kind is types.WrapperDescriptorType:
+    if kind in (
+        types.MethodDescriptorType,
+        types.ClassMethodDescriptorType,
+        types.WrapperDescriptorType,
+    ):
         return _method(watch, frame, function.__objclass__, function.__name__, args, named)
     if kind is types.MethodWrapperType:
         owner = function.__self__
@@ -252,9 +254,7 @@ def _builtin(watch: Any, frame: Any, function: Any, args: Args, named: dict[str,
     owner, module = function.__self__, function.__module__ or ""
     if module or owner is None or isinstance(owner, types.ModuleType):
         module = module or getattr(owner, "__name__", "")
-        if function.__name__ == "real_grads" and function is getattr(
-            _autograd(), "real_grads", None
-        ):
+        if function is getattr(_autograd(), "real_grads", None):
             return _real_grads(watch, args)
         if (module, function.__name__) == ("rabbet.autograd._C", "run"):
             watch.backward = True
@@ -483,7 +483,7 @@ def _pure(watch: Any, function: Any) -> None:
         return
     if isinstance(function, types.MethodType):
         return _pure(watch, function.__func__)
-    if function in (int, float, str, bool, len, tuple, list, abs, type, id) and function is not id:
+    if function in (int, float, str, bool, len, tuple, list, abs, type):
         return
     if isinstance(function, type) and is_python_class(function):
         return
@@ -561,7 +561,7 @@ def _length(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -> None:
 
 def _is_instance(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -> None:
     item, kinds = args
-    if isinstance(item, Tensor) is False and not isinstance(item, type):
+    if not isinstance(item, (Tensor, type)):
         watch.type_of(item)
     _kinds(watch, kinds)
 
@@ -689,7 +689,6 @@ _ALLOWED: dict[str, frozenset[str]] = {
             "set_grad_enabled",
             "is_inference_mode",
             "set_inference_mode",
-            "real_grads",
             "current_run",
         ]
     ),

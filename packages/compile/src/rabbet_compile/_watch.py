@@ -86,7 +86,7 @@ class Watch:
         self._names: dict[int, tuple[str, ...]] = {}
         self._handlers = handlers
         self._watch = _replay.Watch(self._enter, self._op, bytes(handlers))
-        self._where: Any = None
+        self._is_running = False
 
     # ---- running
 
@@ -94,12 +94,13 @@ class Watch:
         """Watch what the thread does from now on."""
         self._before = gc.get_objects()
         self._ids = set(map(id, self._before))
-        if not self._watch.start():
+        self._is_running = self._watch.start()
+        if not self._is_running:
             self.refuse_at("a trace function is set, as debuggers and coverage do")
 
     def stop(self) -> None:
         """End the watch."""
-        if self.refused is None or "trace function" not in self.refused:
+        if self._is_running:
             self._watch.stop()
         if self._watch.error is not None and self.refused is None:
             error = self._watch.error
@@ -122,8 +123,7 @@ class Watch:
     def refuse_at(self, reason: str) -> None:
         """Note a reason for which the call cannot be recorded; the first one counts."""
         if self.refused is None:
-            where = f" at {self._where}" if self._where else ""
-            self.refused = reason + where
+            self.refused = reason
 
     # ---- events
 
@@ -154,8 +154,8 @@ class Watch:
                 handler(self, frame, arg)
         except Refused as refused:
             code = frame.code
-            self._where = f"{os.path.basename(code.co_filename)}:{frame.line} in {code.co_name}"
-            self.refuse_at(str(refused))
+            where = f"{os.path.basename(code.co_filename)}:{frame.line} in {code.co_name}"
+            self.refuse_at(f"{refused} at {where}")
         finally:
             self._frame = None
 
@@ -382,11 +382,9 @@ class Watch:
     def iterate(self, container: Any) -> None:
         """The items of an object are read one after the other."""
         kind = type(container)
-        if kind in ATOMS or (
-            isinstance(container, (tuple, str, range, Tensor)) and kind.__iter__ in _OWN_ITERATION
-        ):
+        if kind in ATOMS or isinstance(container, Tensor):
             return
-        if isinstance(container, Tensor):
+        if isinstance(container, (tuple, str, range)) and kind.__iter__ in _OWN_ITERATION:
             return
         if isinstance(container, _CONTAINERS) and kind.__iter__ in _OWN_ITERATION:
             self.items(container)
