@@ -11,10 +11,11 @@ from typing import Any
 from rabbet import Tensor
 
 from . import _calls, _replay
+from ._frames import Refused
 from ._guards import MISSING, Kind
-from ._known import is_python_class
+from ._known import CONTAINERS, ITERATORS, found_in, is_python_class
 from ._numbers import Step, is_number
-from ._watch import _CONTAINERS, _ITERATORS, Refused, Watch, _found
+from ._watch import Watch
 
 __all__ = ["HANDLERS"]
 
@@ -112,7 +113,7 @@ def _delete_attr(watch: Watch, frame: Any, arg: int) -> None:
 
 def _binary(watch: Watch, frame: Any, arg: int) -> None:
     left, right = frame.peek(2), frame.peek(1)
-    if arg in _WRITERS and isinstance(left, _CONTAINERS) and not isinstance(left, frozenset):
+    if arg in _WRITERS and isinstance(left, CONTAINERS) and not isinstance(left, frozenset):
         watch.changed(left)
     if left in watch.numbers or right in watch.numbers:
         return watch.compute(arg, left, right)
@@ -196,7 +197,7 @@ def _with(watch: Watch, frame: Any, arg: int) -> None:
     manager = frame.peek(1)
     watch.type_of(manager)
     for name in ("__enter__", "__exit__"):
-        found = _found(type(manager), name)
+        found = found_in(type(manager), name)
         if not isinstance(found, types.FunctionType):
             raise Refused(f"enters a {type(manager).__name__}")
         watch.know(found)
@@ -231,9 +232,9 @@ def _is(watch: Watch, frame: Any, arg: int) -> None:
 
 def _for_iter(watch: Watch, frame: Any, arg: int) -> None:
     iterator = frame.peek(1)
-    if type(iterator) not in _ITERATORS:
+    if type(iterator) not in ITERATORS:
         if is_python_class(type(iterator)) and isinstance(
-            _found(type(iterator), "__next__"), types.FunctionType
+            found_in(type(iterator), "__next__"), types.FunctionType
         ):
             return watch.type_of(iterator)
         if not isinstance(iterator, Tensor) and type(iterator).__name__ != "chain":

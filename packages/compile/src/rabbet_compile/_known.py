@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import types
+from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
 from rabbet import _C, Tensor
 
 from . import _replay
+from ._guards import MISSING
 
 __all__ = [
     "ATOMS",
     "BASES",
+    "CONTAINERS",
+    "DICT_CONTAINS",
+    "DICT_STORE",
+    "DICT_SUBSCRIPT",
+    "GENERIC",
+    "HEAP",
     "IMMUTABLE",
+    "IMMUTABLE_TYPE",
+    "ITERATORS",
     "METADATA",
+    "OF_CLASSES",
     "OPERATOR_TYPES",
+    "OWN_ITERATION",
+    "OWN_LENGTH",
+    "READABLE",
+    "VIEWS",
+    "dict_behind",
+    "dict_of",
+    "found_in",
     "is_plain_data",
     "is_python_class",
 ]
@@ -81,6 +101,60 @@ BASES: frozenset[type] = frozenset(
     {object, dict, list, tuple, str, int, float, set, frozenset, types.ModuleType, type, Tensor}
 )
 
+HEAP, IMMUTABLE_TYPE = 1 << 9, 1 << 8
+CONTAINERS: tuple[type[Any], ...] = (list, dict, set, frozenset, deque)
+VIEWS: set[type] = {type({}.keys()), type({}.values()), type({}.items())}
+VIEWS |= {type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items())}
+_EMPTY: tuple[Any, ...] = (
+    [], (), {}, set(), "", b"", range(0), deque(), {}.values(), {}.items(), OrderedDict(),
+)  # fmt: skip
+ITERATORS: set[type] = {
+    type(iter(x)) for x in _EMPTY
+} | {
+    enumerate, zip, map, filter, reversed, types.GeneratorType, type(reversed([])), type(reversed({})),
+    type(iter(OrderedDict().items())), type(iter(OrderedDict().values())),
+}  # fmt: skip
+# Types in C whose attributes are found as those of all objects are.
+GENERIC: tuple[type[Any], ...] = (
+    types.FunctionType, types.MethodType, types.GeneratorType, types.CodeType, deque, OrderedDict, defaultdict,
+    property, types.MappingProxyType, functools.partial, *VIEWS, *ITERATORS,
+)  # fmt: skip
+OWN_ITERATION = {
+    k.__iter__ for k in (list, dict, set, frozenset, deque, OrderedDict, tuple, str, range)
+}
+OWN_LENGTH = {k.__len__ for k in (list, dict, set, frozenset, deque, OrderedDict)}
+DICT_SUBSCRIPT = {dict.__getitem__, OrderedDict.__getitem__, defaultdict.__getitem__}
+DICT_CONTAINS = {dict.__contains__, OrderedDict.__contains__}
+DICT_STORE = {dict.__setitem__, OrderedDict.__setitem__, defaultdict.__setitem__}
+_FUNCTION = frozenset(
+    {
+        "__code__",
+        "__defaults__",
+        "__kwdefaults__",
+        "__name__",
+        "__qualname__",
+        "__doc__",
+        "__module__",
+        "__closure__",
+    }
+)
+READABLE: dict[type, frozenset[str]] = {
+    types.FunctionType: _FUNCTION | {"__globals__"},
+    types.MethodType: _FUNCTION | {"__func__", "__self__"},
+    types.BuiltinFunctionType: frozenset({"__name__", "__qualname__", "__self__"}),
+    types.CodeType: frozenset(dir(types.CodeType)),
+}
+OF_CLASSES = {
+    "__mro__",
+    "__name__",
+    "__qualname__",
+    "__module__",
+    "__bases__",
+    "__base__",
+    "__dict__",
+    "__doc__",
+}
+
 _python_classes: dict[type, bool] = {}
 
 
@@ -89,7 +163,7 @@ def is_python_class(kind: type) -> bool:
     found = _python_classes.get(kind)
     if found is None:
         bases = type.__dict__["__mro__"].__get__(kind)
-        found = bool(kind.__flags__ & 1 << 9) and all(
+        found = bool(kind.__flags__ & HEAP) and all(
             _replay.is_python_class(base)
             or base in BASES
             or issubclass(base, BaseException)
@@ -111,3 +185,25 @@ def is_plain_data(value: Any) -> bool:
     if type(value) is tuple:
         return all(map(is_plain_data, value))
     return type(value) in ATOMS
+
+
+def found_in(kind: type, name: str) -> Any:
+    """What a class or its bases have by this name."""
+    for base in type.__dict__["__mro__"].__get__(kind):
+        held = type.__dict__["__dict__"].__get__(base)
+        if name in held:
+            return held[name]
+    return MISSING
+
+
+def dict_of(item: Any) -> dict[str, Any] | None:
+    try:
+        held = object.__getattribute__(item, "__dict__")
+    except AttributeError:
+        return None
+    return held if isinstance(held, dict) else None
+
+
+def dict_behind(view: Any) -> Any:
+    """The dict of a view."""
+    return gc.get_referents(view)[0]

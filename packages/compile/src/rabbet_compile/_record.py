@@ -30,16 +30,18 @@ from rabbet.graph._recorder import (
 from rabbet.graph._records import record as record_of
 from rabbet.utils import _python_dispatch
 
-from . import _replay, _watch
+from . import _replay
+from ._frames import Refused, do_not_watch
 from ._guards import MISSING, Guard, Kind
 from ._instructions import HANDLERS
 from ._known import ATOMS, IMMUTABLE
 from ._numbers import is_number
 from ._settings import settings
+from ._watch import Watch
 
 __all__ = ["Recording", "record"]
 
-_watch.do_not_watch(
+do_not_watch(
     os.path.dirname(rabbet.graph.__file__) + os.sep,
     _torch_dispatch.__file__,  # it hands calls to the recorder
     _python_dispatch.__file__,
@@ -267,7 +269,7 @@ def record(
         varying: places of numbers that differ from call to call; their dicts by place.
     """
     recorder = _Noting(getattr(fn, "__name__", type(fn).__name__))
-    watch = _watch.Watch(recorder.offer, HANDLERS, varying)
+    watch = Watch(recorder.offer, HANDLERS, varying)
     watch.on_data, watch.is_made = recorder.made_of_data, recorder.is_made
     watch.on_gradient = lambda tensor: recorder.watch(tensor, "")
     recorder.seen = watch
@@ -278,7 +280,7 @@ def record(
         for item in (fn, getattr(fn, "__func__", None), getattr(fn, "__self__", None)):
             watch.know(item)
         watch.type_of(fn)
-    except (NotReplayable, CaptureError, _watch.Refused) as error:
+    except (NotReplayable, CaptureError, Refused) as error:
         return Recording(fn(*args, **kwargs), None, str(error), [], 0, {})
     seed = _C.default_generator("cpu").initial_seed()
     with recorder.recording():
@@ -298,7 +300,7 @@ def record(
         return Recording(result, None, reason, guards, count, {})
     try:
         spec = _Finished(recorder, watch, arguments).spec(result, guards)
-    except (NotReplayable, CaptureError, _watch.Refused) as error:
+    except (NotReplayable, CaptureError, Refused) as error:
         return Recording(result, None, str(error), guards, count, {})
     except Exception as error:  # the call has been made: it must not fail now
         return Recording(result, None, f"an error in rabbet_compile: {error!r}", guards, count, {})
@@ -347,7 +349,7 @@ def _context() -> list[Guard]:
 
 def _has_changed(context: list[Guard]) -> bool:
     """Whether the call has left a mode of the thread or the process changed."""
-    return any(not _watch.same(ask(*given), value) for _, ask, given, value in context[2:])
+    return any(not _replay.same(ask(*given), value) for _, ask, given, value in context[2:])
 
 
 def _take_arguments(recorder: _Noting, watch: Any, arguments: _Arguments) -> None:
@@ -484,7 +486,7 @@ class _Finished:
         if before is MISSING and now is MISSING:
             return None
         if place in self.watch.guards and (
-            before is now or (type(before) in ATOMS and _watch.same(before, now))
+            before is now or (type(before) in ATOMS and _replay.same(before, now))
         ):
             return None
         return held, key, (MISSING if now is MISSING else self.tree(now))

@@ -9,51 +9,55 @@ from __future__ import annotations
 
 import contextlib
 import dis
-import functools
 import gc
-import os
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from rabbet import Tensor
 
-from . import _replay
+from ._frames import Frames, Handler, Refused
 from ._guards import MISSING, Guard, Kind
 from ._known import (
     ATOMS,
     BASES,
+    CONTAINERS,
+    DICT_CONTAINS,
+    DICT_STORE,
+    DICT_SUBSCRIPT,
+    GENERIC,
+    HEAP,
     IMMUTABLE,
+    IMMUTABLE_TYPE,
+    ITERATORS,
     METADATA,
+    OF_CLASSES,
     OPERATOR_TYPES,
+    OWN_ITERATION,
+    OWN_LENGTH,
+    READABLE,
+    VIEWS,
+    dict_behind,
+    dict_of,
+    found_in,
     is_plain_data,
     is_python_class,
 )
-from ._numbers import Numbers, Step, is_number
-from ._replay import same
+from ._numbers import Step, is_number
 
-__all__ = ["Refused", "Watch", "do_not_watch", "place_of", "same"]
-
-
-Handler = Callable[["Watch", Any, int], None]
+__all__ = ["Watch", "place_of"]
 
 
-class Refused(Exception):
-    """Raised where a read or a write cannot be guarded."""
-
-
-class Watch:
+class Watch(Frames):
     """Collects the guards of one call.
 
     Attributes:
         guards: what the call has read, by place.
-        refused: the reason for which the call cannot be recorded; None so far.
         writes: for each place of an object that was there before: (dict, key, value before, value now).
         tensors: the tensors that were there before, by id.
         backward: whether a backward pass has run.
-        numbers: the numbers that are followed: those at the places in `varying`, and what is computed of them.
-        uses: the operator that is called with such numbers, and their positions.
+        varying: the places of numbers that are followed.
         on_data: called with each tensor that is made of Python's data.
         is_made: whether an operator of the call has made a tensor.
         on_gradient: called with each tensor from outside before the program sets its gradient.
@@ -65,15 +69,12 @@ class Watch:
         handlers: Mapping[int, Handler],
         varying: Mapping[Any, Any],
     ) -> None:
+        super().__init__(handlers)
         self.guards: dict[Any, Guard] = {}
         self.writes: dict[Any, tuple[dict[Any, Any], Any, Any, Any]] = {}
-        self.refused: str | None = None
         self.tensors: dict[int, Tensor] = {}
         self.backward = False
-        self.numbers = Numbers()
         self.varying = varying
-        self.uses: tuple[str, dict[int, Any]] | None = None
-        self._frame: Any = None
         self.on_data: Callable[[Tensor], None] = lambda tensor: None
         self.is_made: Callable[[Tensor], bool] = lambda tensor: False
         self.on_gradient: Callable[[Tensor], None] = lambda tensor: None
@@ -82,160 +83,26 @@ class Watch:
         self._on_tensor = on_tensor
         self._before: list[Any] = []
         self._ids: set[int] = set()
-        self._after: tuple[tuple[int, int], Callable[[Any], None], bool] | None = None
-        self._names: dict[int, tuple[str, ...]] = {}
-        self._handlers = handlers
-        self._watch = _replay.Watch(self._enter, self._op, bytes(handlers))
-        self._is_running = False
-
-    # ---- running
 
     def start(self) -> None:
         """Watch what the thread does from now on."""
         self._before = gc.get_objects()
         self._ids = set(map(id, self._before))
-        self._is_running = self._watch.start()
-        if not self._is_running:
-            self.refuse_at("a trace function is set, as debuggers and coverage do")
+        super().start()
 
     def stop(self) -> None:
         """End the watch."""
-        if self._is_running:
-            self._watch.stop()
-        if self._watch.error is not None and self.refused is None:
-            error = self._watch.error
-            self.refused = f"an error in rabbet_compile: {type(error).__name__}: {error}"
+        super().stop()
         self._before = []
-        self._after = None
-
-    def pause(self) -> None:
-        """Watch nothing until `resume`."""
-        self._watch.pause()
-
-    def resume(self) -> None:
-        """End a pause."""
-        self._watch.resume()
 
     def argument(self, item: Any) -> None:
         """Say that an object is a container of arguments, whose structure is compared in another way."""
         self._arguments[id(item)] = item
 
-    def refuse_at(self, reason: str) -> None:
-        """Note a reason for which the call cannot be recorded; the first one counts."""
-        if self.refused is None:
-            self.refused = reason
-
-    # ---- events
-
-    def _enter(self, frame: Any) -> bool:
-        if self.refused is not None:
-            return False
-        code = frame.code
-        if code.co_filename.startswith(_OWN):
-            return False
-        function = frame.function
-        if function is not _replay.NULL and self.is_old(function):
+    def enters(self, function: Any) -> None:
+        """A Python function is entered."""
+        if self.is_old(function):
             self.function(function)
-        return True
-
-    def _op(self, frame: Any, op: int, arg: int) -> None:
-        if self.refused is not None:
-            return
-        self._frame = frame
-        try:
-            if self.uses is not None:
-                raise Refused(
-                    f"gives {self.uses[0]} a number that changes, in a place where it cannot be replaced"
-                )
-            if self._after is not None:
-                self._see_result(frame)
-            handler = self._handlers.get(op)
-            if handler is not None:
-                handler(self, frame, arg)
-        except Refused as refused:
-            code = frame.code
-            where = f"{os.path.basename(code.co_filename)}:{frame.line} in {code.co_name}"
-            self.refuse_at(f"{refused} at {where}")
-        finally:
-            self._frame = None
-
-    def _see_result(self, frame: Any) -> None:
-        assert self._after is not None
-        where, see, needed = self._after
-        self._after = None
-        self._watch.show_all(False)
-        if where == (frame.id, frame.at):
-            see(frame.peek(1))
-        elif needed:
-            raise Refused("computes with a number that changes, and raises an error")
-
-    def after(self, see: Callable[[Any], None], needed: bool = True) -> None:
-        """Call `see` with the result of the instruction, which the next one finds on the stack."""
-        frame = self._frame
-        code, at = frame.code.co_code, frame.at + 1
-        while code[2 * at] == _CACHE:
-            at += 1
-        self._after = (frame.id, at), see, needed
-        self._watch.show_all(True)
-
-    # ---- numbers that change
-
-    def follow(self, value: Any, *step: Any) -> None:
-        """Replace a result, on the top of the stack, by a number that is followed."""
-        if not is_number(value):
-            raise Refused(f"computes a {type(value).__name__} of a number that changes")
-        self._frame.replace(1, self.numbers.follow(value, *step, type(value)))
-
-    def load(self, held: dict[Any, Any], key: Any, value: Any) -> None:
-        """A number that changes from call to call is read."""
-
-        def see(result: Any) -> None:
-            if result is not value:
-                raise Refused("reads a number that changes in a way that cannot be followed")
-            self.follow(value, Step.ENTRY, held, key)
-
-        if self._after is not None:
-            raise Refused("reads several numbers that change at once")
-        self.after(see)
-
-    def compute(self, op: int, left: Any, right: Any) -> None:
-        """A binary operator with a number that changes."""
-        op %= 13
-        if isinstance(left, Tensor) or isinstance(right, Tensor):
-            names = {0: "add", 5: "mul", 10: "sub", 11: "div"}
-            at = 1 if isinstance(left, Tensor) else 0
-            if op not in names or (at == 0 and op not in (0, 5)):
-                raise Refused("combines a tensor with a number that changes")
-            self.uses = names[op], {-1 if op in (0, 5) else 1: (left, right)[at]}
-            return
-        if not (is_number(left) and is_number(right)):
-            raise Refused(f"combines a number that changes with a {type(right).__name__}")
-        a, b = self.numbers.at(left), self.numbers.at(right)
-        self.after(lambda result: self.follow(result, Step.BINARY, op, a, b))
-
-    def compare(self, op: int, left: Any, right: Any) -> None:
-        """A comparison with a number that changes."""
-        if not (is_number(left) and is_number(right)):
-            raise Refused(f"compares a number that changes with a {type(right).__name__}")
-        a, b = self.numbers.at(left), self.numbers.at(right)
-        self.after(lambda result: self.numbers.expect(Step.COMPARE, op, a, b, result))
-
-    def apply(self, function: Any, args: tuple[Any, ...]) -> None:
-        """A function of numbers is called."""
-        if not all(map(is_number, args)):
-            raise Refused("computes with a number that changes and another object")
-        at = tuple(map(self.numbers.at, args))
-        self.after(lambda result: self.follow(result, Step.CALL, function, at))
-
-    def number_key(self, container: Any, key: Any) -> None:
-        """A number that changes is looked for in a dict."""
-        if not isinstance(container, dict) or self.is_old(container):
-            raise Refused(f"uses a number that changes as an index of a {type(container).__name__}")
-        for other in container:
-            if not is_number(other):
-                raise Refused("uses a number that changes as a key beside others")
-            step = Step.COMPARE, _EQUAL, self.numbers.at(other), self.numbers.at(key), other == key
-            self.numbers.expect(*step)
 
     # ---- what was there before
 
@@ -291,14 +158,14 @@ class Watch:
     def type_of(self, item: Any) -> None:
         """The class of an object is looked at, and an attribute of it."""
         kind = type(item)
-        if kind.__flags__ & _HEAP:
+        if kind.__flags__ & HEAP:
             self.look_up(kind)
             if self.is_old(item) and not isinstance(item, type):
                 self.guard(("class", id(item)), Kind.CLASS_OF, item, kind)
 
     def dict_of(self, item: Any) -> dict[str, Any] | None:
         """The dict of an object's attributes, if it has one."""
-        held = _dict_of(item)
+        held = dict_of(item)
         if held is not None and self.is_old(item):
             self._known[id(held)] = held
             if not isinstance(item, types.ModuleType):
@@ -307,7 +174,7 @@ class Watch:
 
     def look_up(self, kind: type) -> None:
         """An attribute of a class is looked up."""
-        if kind.__flags__ & _HEAP and not kind.__flags__ & _IMMUTABLE:
+        if kind.__flags__ & HEAP and not kind.__flags__ & IMMUTABLE_TYPE:
             with contextlib.suppress(AttributeError):
                 type.__getattribute__(kind, "a name that no class has")  # gives it a version
             self.guard(("type", id(kind)), Kind.CLASS, kind)
@@ -384,13 +251,13 @@ class Watch:
         kind = type(container)
         if kind in ATOMS or isinstance(container, Tensor):
             return
-        if isinstance(container, (tuple, str, range)) and kind.__iter__ in _OWN_ITERATION:
+        if isinstance(container, (tuple, str, range)) and kind.__iter__ in OWN_ITERATION:
             return
-        if isinstance(container, _CONTAINERS) and kind.__iter__ in _OWN_ITERATION:
+        if isinstance(container, CONTAINERS) and kind.__iter__ in OWN_ITERATION:
             self.items(container)
-        elif kind in _VIEWS:
-            self.items(_owner(container))
-        elif kind in _ITERATORS:
+        elif kind in VIEWS:
+            self.items(dict_behind(container))
+        elif kind in ITERATORS:
             if self.is_old(container):
                 raise Refused(f"goes on with a {kind.__name__} that was there before")
         elif is_python_class(kind):
@@ -405,10 +272,10 @@ class Watch:
             return self.numbers.expect(Step.TRUTH, self.numbers.at(item), bool(item))
         if kind in ATOMS or isinstance(item, Tensor):
             return
-        if isinstance(item, (*_CONTAINERS, tuple)) and "__bool__" not in kind.__dict__:
+        if isinstance(item, (*CONTAINERS, tuple)) and "__bool__" not in kind.__dict__:
             if isinstance(item, (tuple, frozenset)):
                 return
-            if kind.__len__ in _OWN_LENGTH:
+            if kind.__len__ in OWN_LENGTH:
                 self.length(item)
                 return
         if is_python_class(kind):
@@ -426,16 +293,16 @@ class Watch:
         if isinstance(item, (tuple, frozenset)):
             for part in item:
                 self.operand(part)
-        elif isinstance(item, _CONTAINERS):
+        elif isinstance(item, CONTAINERS):
             self.items(item)
             parts: list[Any] = [*item, *item.values()] if isinstance(item, dict) else [*item]
             for part in parts:
                 self.operand(part)
-        elif kind in _VIEWS:
-            self.operand(_owner(item))
+        elif kind in VIEWS:
+            self.operand(dict_behind(item))
         elif is_python_class(kind):
             self.type_of(item)
-        elif _found(kind, "__eq__") is not object.__dict__["__eq__"] and not isinstance(
+        elif found_in(kind, "__eq__") is not object.__dict__["__eq__"] and not isinstance(
             item, (type, types.FunctionType)
         ):
             raise Refused(f"compares or combines a {kind.__name__}")
@@ -460,7 +327,7 @@ class Watch:
             return self.index(key)
         if kind in ATOMS:
             return
-        if isinstance(container, dict) and kind.__getitem__ in _DICT_SUBSCRIPT:
+        if isinstance(container, dict) and kind.__getitem__ in DICT_SUBSCRIPT:
             self.operand(key)
             value = dict.get(container, key, MISSING)
             if value is MISSING and hasattr(kind, "__missing__"):
@@ -486,7 +353,7 @@ class Watch:
 
     def proxied(self, proxy: Any) -> dict[Any, Any]:
         """The dict that a read-only proxy shows, such as that of a class."""
-        held = _owner(proxy)
+        held = dict_behind(proxy)
         if not isinstance(held, dict):
             raise Refused("reads a mappingproxy of another object than a dict")
         if self.is_old(proxy) or id(held) in self._ids:
@@ -498,17 +365,17 @@ class Watch:
         kind = type(container)
         if self.numbers.are_compared(container, item):
             return self.number_key(container, item)
-        if isinstance(container, dict) and kind.__contains__ in _DICT_CONTAINS:
+        if isinstance(container, dict) and kind.__contains__ in DICT_CONTAINS:
             self.operand(item)
             self.entry(container, item, dict.get(container, item, MISSING))
         elif kind is types.MappingProxyType:
             self.contains(self.proxied(container), item)
         elif kind in (str, bytes, range):
             return
-        elif kind in _VIEWS:
+        elif kind in VIEWS:
             self.operand(container)
             self.operand(item)
-        elif isinstance(container, (*_CONTAINERS, tuple)):
+        elif isinstance(container, (*CONTAINERS, tuple)):
             self.items(container)
             if self.is_old(container):
                 self.old_key(item)
@@ -535,10 +402,10 @@ class Watch:
         if kind is super:
             return self.look_up(item.__self_class__)
         self.type_of(item)
-        getter = _found(kind, "__getattribute__")
+        getter = found_in(kind, "__getattribute__")
         if isinstance(getter, types.FunctionType):
             return None  # Python code, which is watched
-        if getter.__objclass__ not in BASES and not issubclass(kind, (*_GENERIC, BaseException)):
+        if getter.__objclass__ not in BASES and not issubclass(kind, (*GENERIC, BaseException)):
             raise Refused(f"reads the attribute '{name}' of a {kind.__name__}")
         return self.generic_attribute(item, name)
 
@@ -546,7 +413,7 @@ class Watch:
         """`object.__getattribute__(item, name)`."""
         kind = type(item)
         self.type_of(item)
-        found = _found(kind, name)
+        found = found_in(kind, name)
         if found is not MISSING:
             self.know(found)
             if type(found) is types.MemberDescriptorType:
@@ -555,7 +422,7 @@ class Watch:
                 if name == "__dict__":
                     self.dict_of(item)
                     return None
-                if kind in _READABLE and name in _READABLE[kind]:
+                if kind in READABLE and name in READABLE[kind]:
                     return self.slot(item, found)
                 if name == "__class__":
                     return None
@@ -588,14 +455,14 @@ class Watch:
         meta = type(item)
         self.look_up(item)
         self.look_up(meta)
-        found = _found(meta, name)
+        found = found_in(meta, name)
         if isinstance(found, property) and not isinstance(found.fget, types.FunctionType):
             raise Refused(f"reads the attribute '{name}' of the class {item.__name__}")
         if type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType):
-            if name not in _OF_CLASSES:
+            if name not in OF_CLASSES:
                 raise Refused(f"reads the attribute '{name}' of the class {item.__name__}")
             return
-        for value in (_found(item, name), found):
+        for value in (found_in(item, name), found):
             if value is not MISSING:
                 self.know(value)
 
@@ -603,7 +470,7 @@ class Watch:
         """An attribute of a tensor."""
         kind = type(tensor)
         self.type_of(tensor)
-        found = _found(kind, name)
+        found = found_in(kind, name)
         if name == "grad":
             return self.gradient(tensor, frame)
         if name in METADATA:
@@ -673,7 +540,7 @@ class Watch:
             self.generic_set_attribute(item, name, value)
         elif isinstance(item, types.ModuleType) and self.is_old(item):
             raise Refused(f"changes the module {item.__name__}")
-        elif not isinstance(_found(kind, setter), types.FunctionType):
+        elif not isinstance(found_in(kind, setter), types.FunctionType):
             raise Refused(f"sets the attribute '{name}' of a {kind.__name__}")
         return None
 
@@ -681,13 +548,13 @@ class Watch:
         """`object.__setattr__(item, name, value)`."""
         kind = type(item)
         self.type_of(item)
-        found = _found(kind, name)
+        found = found_in(kind, name)
         if found is not MISSING and hasattr(type(found), "__set__"):
             if isinstance(found, property):
                 if not isinstance(found.fset, (types.FunctionType, type(None))):
                     raise Refused(f"sets the attribute '{name}' of a {kind.__name__}")
                 return
-            if type(found).__flags__ & _HEAP:
+            if type(found).__flags__ & HEAP:
                 return self.type_of(found)
             if self.is_old(item):
                 raise Refused(f"sets the attribute '{name}' of a {kind.__name__}")
@@ -704,7 +571,7 @@ class Watch:
                 self.on_gradient(tensor)
                 self._on_tensor(tensor)
             return
-        found = _found(type(tensor), name)
+        found = found_in(type(tensor), name)
         if found is not MISSING and hasattr(type(found), "__set__"):
             raise Refused(f"sets the attribute '{name}' of a tensor")
         if id(tensor) in self._arguments:
@@ -728,7 +595,7 @@ class Watch:
         if isinstance(container, Tensor):
             self.index(key)
             return self.index(value)
-        if isinstance(container, dict) and kind.__setitem__ in _DICT_STORE:
+        if isinstance(container, dict) and kind.__setitem__ in DICT_STORE:
             if id(container) in self._arguments:
                 self.changed(container)
             self.operand(key)
@@ -740,114 +607,10 @@ class Watch:
         else:
             self.changed(container)
 
-    def refuse(self, reason: str) -> NoReturn:
-        """End the watch.
-
-        Raises:
-            Refused: always.
-        """
-        raise Refused(reason)
-
-    # ---- names that instructions need
-
-    def keywords(self, frame: Any) -> tuple[str, ...]:
-        """The names of the keyword arguments of the call."""
-        return self._names.pop(frame.id, ())
-
-    def set_keywords(self, frame: Any, names: tuple[str, ...]) -> None:
-        """Remember the names for the call that follows."""
-        self._names[frame.id] = names
-
-
-_HEAP, _IMMUTABLE = 1 << 9, 1 << 8
-_CACHE = dis.opmap["CACHE"]
-_EQUAL = dis.cmp_op.index("==")
-_CONTAINERS: tuple[type[Any], ...] = (list, dict, set, frozenset, deque)
-_VIEWS: set[type] = {type({}.keys()), type({}.values()), type({}.items())}
-_VIEWS |= {type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items())}
-_EMPTY: tuple[Any, ...] = (
-    [], (), {}, set(), "", b"", range(0), deque(), {}.values(), {}.items(), OrderedDict(),
-)  # fmt: skip
-_ITERATORS: set[type] = {
-    type(iter(x)) for x in _EMPTY
-} | {
-    enumerate, zip, map, filter, reversed, types.GeneratorType, type(reversed([])), type(reversed({})),
-    type(iter(OrderedDict().items())), type(iter(OrderedDict().values())),
-}  # fmt: skip
-# Types in C whose attributes are found as those of all objects are.
-_GENERIC: tuple[type[Any], ...] = (
-    types.FunctionType, types.MethodType, types.GeneratorType, types.CodeType, deque, OrderedDict, defaultdict,
-    property, types.MappingProxyType, functools.partial, *_VIEWS, *_ITERATORS,
-)  # fmt: skip
-_OWN_ITERATION = {
-    k.__iter__ for k in (list, dict, set, frozenset, deque, OrderedDict, tuple, str, range)
-}
-_OWN_LENGTH = {k.__len__ for k in (list, dict, set, frozenset, deque, OrderedDict)}
-_DICT_SUBSCRIPT = {dict.__getitem__, OrderedDict.__getitem__, defaultdict.__getitem__}
-_DICT_CONTAINS = {dict.__contains__, OrderedDict.__contains__}
-_DICT_STORE = {dict.__setitem__, OrderedDict.__setitem__, defaultdict.__setitem__}
-_FUNCTION = frozenset(
-    {
-        "__code__",
-        "__defaults__",
-        "__kwdefaults__",
-        "__name__",
-        "__qualname__",
-        "__doc__",
-        "__module__",
-        "__closure__",
-    }
-)
-_READABLE: dict[type, frozenset[str]] = {
-    types.FunctionType: _FUNCTION | {"__globals__"},
-    types.MethodType: _FUNCTION | {"__func__", "__self__"},
-    types.BuiltinFunctionType: frozenset({"__name__", "__qualname__", "__self__"}),
-    types.CodeType: frozenset(dir(types.CodeType)),
-}
-_OF_CLASSES = {
-    "__mro__",
-    "__name__",
-    "__qualname__",
-    "__module__",
-    "__bases__",
-    "__base__",
-    "__dict__",
-    "__doc__",
-}
-_OWN: tuple[str, ...] = (os.path.dirname(__file__) + os.sep,)
-
-
-def do_not_watch(*paths: str) -> None:
-    """Watch no code of these files and folders: it is part of the recording."""
-    global _OWN
-    _OWN = (*_OWN, *paths)
-
 
 def place_of(held: Any, key: Any) -> Any:
     """The place of an entry of a dict, among the keys of `Watch.guards`."""
     return ("entry", id(held), key if is_plain_data(key) else ("object", id(key)))
-
-
-def _found(kind: type, name: str) -> Any:
-    """What a class or its bases have by this name."""
-    for base in type.__dict__["__mro__"].__get__(kind):
-        held = type.__dict__["__dict__"].__get__(base)
-        if name in held:
-            return held[name]
-    return MISSING
-
-
-def _dict_of(item: Any) -> dict[str, Any] | None:
-    try:
-        held = object.__getattribute__(item, "__dict__")
-    except AttributeError:
-        return None
-    return held if isinstance(held, dict) else None
-
-
-def _owner(view: Any) -> Any:
-    """The dict of a view."""
-    return gc.get_referents(view)[0]
 
 
 def _tests_none(frame: Any) -> bool:
