@@ -12,8 +12,7 @@ from rabbet import Tensor
 from . import _replay
 from ._numbers import Numbers, Step, is_number
 
-__all__ = ["Frames", "Refused", "do_not_watch"]
-
+__all__ = ["Frames", "Handler", "Refused", "do_not_watch", "next_instruction"]
 
 Handler = Callable[[Any, Any, int], None]
 
@@ -134,10 +133,7 @@ class Frames:
     def after(self, see: Callable[[Any], None], needed: bool = True) -> None:
         """Call `see` with the result of the instruction, which the next one finds on the stack."""
         frame = self._frame
-        code, at = frame.code.co_code, frame.at + 1
-        while code[2 * at] == _CACHE:
-            at += 1
-        self._after = (frame.id, at), see, needed
+        self._after = (frame.id, next_instruction(frame)), see, needed
         self._watch.show_all(True)
 
     # ---- names that instructions need
@@ -213,6 +209,14 @@ class Frames:
 _CACHE = dis.opmap["CACHE"]
 _EQUAL = dis.cmp_op.index("==")
 _OWN: tuple[str, ...] = (os.path.dirname(__file__) + os.sep,)
+
+
+def next_instruction(frame: Any) -> int:
+    """The number of the instruction behind the one that is shown."""
+    code, at = frame.code.co_code, frame.at + 1
+    while code[2 * at] == _CACHE:
+        at += 1
+    return at
 
 
 def do_not_watch(*paths: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from rabbet import Tensor
 
-from ._frames import Frames, Handler, Refused
+from ._frames import Frames, Handler, Refused, next_instruction
 from ._guards import MISSING, Guard, Kind
 from ._known import (
     ATOMS,
@@ -615,9 +615,5 @@ def place_of(held: Any, key: Any) -> Any:
 
 def _tests_none(frame: Any) -> bool:
     """Whether the next instruction asks whether the result is None, and nothing else gets it."""
-    code = frame.code.co_code
-    at = 2 * (frame.at + 1)
-    while dis.opname[code[at]] == "CACHE":
-        at += 2
-    name = dis.opname[code[at]]
+    name = dis.opname[frame.code.co_code[2 * next_instruction(frame)]]
     return name.startswith("POP_JUMP") and name.endswith("NONE")
