@@ -22,15 +22,15 @@ def compile(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> Any:
-    """`model`, a function or a module, so that its calls are replayed, or run in a region. See `rabbet.compile`.
+    """Return `model`, a function or a module, so that its calls are replayed or run in a region. See `rabbet.compile`.
 
     Any Python may run, and sizes may change: `fullgraph`, `dynamic` and `mode` are accepted and change nothing.
     `options={"replay": False}` runs all calls in regions. `backend="eager"` gives `model` back. Other backends than
-    "inductor", which is this one, are not there: that is said once.
+    "inductor", which is this one, do not exist, which a warning says once.
 
     Raises:
         TypeError: if `model` cannot be called.
-        ValueError: if `RABBET_COMPILE` has a value that is none of "on", "regions", "off" and "check".
+        ValueError: if `RABBET_COMPILE` is none of "on", "regions", "off" and "check".
     """
     if not callable(model):
         raise TypeError(f"compile: expected a module or a function, got {type(model).__name__}")

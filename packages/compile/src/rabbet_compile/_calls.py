@@ -1,4 +1,4 @@
-"""What functions in C read and write, as far as it is known."""
+"""The reads and writes of functions in C. A function that this module does not know is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Args = tuple[Any, ...]
 Handler = Callable[[Any, Any, Args, dict[str, Any]], None]
 
 
-# Functions and methods that keep objects, and do not look at them.
+# Functions and methods that store or return objects without reading their values.
 _KEEPING = frozenset(
     [
         "append",
@@ -52,7 +52,7 @@ _BY_KEY = frozenset(["get", "setdefault", "__getitem__", "__setitem__", "__conta
 
 
 def _with_numbers(watch: Any, frame: Any, function: Any, args: Args, named: dict[str, Any]) -> None:
-    """The same with numbers that change among the arguments."""
+    """`call` with followed numbers among the arguments."""
     if type(function) is _C.Op:
         positions = {i: arg for i, arg in enumerate(args) if arg in watch.numbers}
         others = tuple(arg for i, arg in enumerate(args) if i not in positions)
@@ -93,10 +93,10 @@ def _with_numbers(watch: Any, frame: Any, function: Any, args: Args, named: dict
 
 
 def call(watch: Any, frame: Any, function: Any, args: Args, named: dict[str, Any]) -> None:
-    """`function(*args, **named)`: guard what it reads, or refuse."""
+    """Guard the reads of `function(*args, **named)`, or refuse the call."""
     kind = type(function)
     if kind is types.FunctionType:
-        return None  # its instructions are watched
+        return None  # the watch sees its instructions
     if kind is types.MethodType:
         return call(watch, frame, function.__func__, (function.__self__, *args), named)
     if kind is _C.overridable:
@@ -478,7 +478,7 @@ def _of_tensor(watch: Any, frame: Any, name: str, args: Args, named: dict[str, A
 
 
 def _pure(watch: Any, function: Any) -> None:
-    """Refuse a function that C code calls, unless it is Python code, or known to read nothing else."""
+    """Refuse a function that C code would call, unless it is Python code or reads nothing but its arguments."""
     if function is None or isinstance(function, types.FunctionType):
         return
     if isinstance(function, types.MethodType):
@@ -499,7 +499,7 @@ def _name(function: Any) -> str:
 
 
 def as_text(watch: Any, item: Any) -> None:
-    """An object becomes text."""
+    """The call converts an object to text."""
     kind = type(item)
     if item in watch.numbers:
         watch.refuse("prints a number that changes")
@@ -654,7 +654,7 @@ _TABLE: dict[Any, Handler] = {
 }  # fmt: skip
 _FUNCTIONS: dict[int, tuple[Any, Handler]] = {id(f): (f, handler) for f, handler in _TABLE.items()}
 
-# Functions that read only what every variant compares (the state of the thread), or change it for the call only.
+# Functions that read only the state of the thread, which every variant compares, or change it until the call ends.
 _ALLOWED: dict[str, frozenset[str]] = {
     "rabbet._C": frozenset(
         [

@@ -74,8 +74,8 @@ def _shorten(ops: list[str]) -> str:
 def explain(fn: Callable[..., Any]) -> Callable[..., Explanation]:
     """A function that calls `fn` as `compile` does and tells what was deferred, when it ran and why.
 
-    It also tells whether the call was replayed, and if not, why: the second call with arguments of the same structure is
-    recorded, and later ones are replayed.
+    It also tells whether the call was replayed and, if not, why. The second call with arguments of the same structure is
+    recorded; later ones are replayed.
 
     Args:
         fn: a function or module, compiled or not. It runs once for each call of the result.

@@ -1,4 +1,4 @@
-"""Shows the instructions of a call before they run, and follows numbers on the stack of the interpreter."""
+"""Shows each instruction of a call to a handler before it runs, and follows numbers on the interpreter's stack."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ Handler = Callable[[Any, Any, int], None]
 
 
 class Refused(Exception):
-    """Raised where a read or a write cannot be guarded."""
+    """Raised by a handler when the call cannot be recorded; its text is the reason."""
 
 
 class Frames:
-    """Runs the handlers of instructions.
+    """Calls a handler for each instruction of a call.
 
     Attributes:
-        refused: the reason for which the call cannot be recorded; None so far.
-        numbers: the numbers that are followed: those that `load` has seen, and what is computed of them.
-        uses: the operator that is called with such numbers, and their positions.
+        refused: why the call cannot be recorded; None while it can.
+        numbers: the followed numbers: those given to `load`, and the results computed from them.
+        uses: the name of the operator that the current instruction calls with followed numbers, and the numbers by
+            position. The recorder resets it to None when it records the call.
     """
 
     def __init__(self, handlers: Mapping[int, Handler]) -> None:
@@ -42,7 +43,7 @@ class Frames:
         self._is_running = False
 
     def enters(self, function: Any) -> None:
-        """A Python function is entered."""
+        """Called when a Python function starts."""
         raise NotImplementedError
 
     def is_old(self, item: Any) -> bool:
@@ -52,13 +53,13 @@ class Frames:
     # ---- running
 
     def start(self) -> None:
-        """Watch what the thread does from now on."""
+        """Start to watch the calling thread."""
         self._is_running = self._watch.start()
         if not self._is_running:
             self.refuse_at("a trace function is set, as debuggers and coverage do")
 
     def stop(self) -> None:
-        """End the watch."""
+        """Stop watching."""
         if self._is_running:
             self._watch.stop()
         if self._watch.error is not None and self.refused is None:
@@ -67,7 +68,7 @@ class Frames:
         self._after = None
 
     def pause(self) -> None:
-        """Watch nothing until `resume`."""
+        """Stop watching until `resume`. Pauses nest."""
         self._watch.pause()
 
     def resume(self) -> None:
@@ -75,12 +76,12 @@ class Frames:
         self._watch.resume()
 
     def refuse_at(self, reason: str) -> None:
-        """Note a reason for which the call cannot be recorded; the first one counts."""
+        """Note why the call cannot be recorded, unless a reason is known already."""
         if self.refused is None:
             self.refused = reason
 
     def refuse(self, reason: str) -> NoReturn:
-        """End the watch.
+        """Give up the recording for this reason.
 
         Raises:
             Refused: always.
@@ -131,7 +132,11 @@ class Frames:
             raise Refused("computes with a number that changes, and raises an error")
 
     def after(self, see: Callable[[Any], None], needed: bool = True) -> None:
-        """Call `see` with the result of the instruction, which the next one finds on the stack."""
+        """Call `see` with the result of the current instruction, once the instruction has run.
+
+        Args:
+            needed: whether the call cannot be recorded if the instruction raises an error.
+        """
         frame = self._frame
         self._after = (frame.id, next_instruction(frame)), see, needed
         self._watch.show_all(True)
@@ -139,23 +144,23 @@ class Frames:
     # ---- names that instructions need
 
     def keywords(self, frame: Any) -> tuple[str, ...]:
-        """The names of the keyword arguments of the call."""
+        """The names of the keyword arguments of the call that is about to run."""
         return self._names.pop(frame.id, ())
 
     def set_keywords(self, frame: Any, names: tuple[str, ...]) -> None:
-        """Remember the names for the call that follows."""
+        """Remember the names of the keyword arguments of the next call."""
         self._names[frame.id] = names
 
     # ---- numbers that change
 
     def follow(self, value: Any, *step: Any) -> None:
-        """Replace a result, on the top of the stack, by a number that is followed."""
+        """Replace the result at the top of the stack by a followed number, which `step` computes."""
         if not is_number(value):
             raise Refused(f"computes a {type(value).__name__} of a number that changes")
         self._frame.replace(1, self.numbers.follow(value, *step, type(value)))
 
     def load(self, held: dict[Any, Any], key: Any, value: Any) -> None:
-        """A number that changes from call to call is read."""
+        """The call reads a number that changes from call to call, from an entry of a dict."""
 
         def see(result: Any) -> None:
             if result is not value:
@@ -167,8 +172,8 @@ class Frames:
         self.after(see)
 
     def compute(self, op: int, left: Any, right: Any) -> None:
-        """A binary operator with a number that changes."""
-        op %= 13
+        """A binary operator has a followed number as an operand."""
+        op %= 13  # operators in place have the numbers from 13 on
         if isinstance(left, Tensor) or isinstance(right, Tensor):
             names = {0: "add", 5: "mul", 10: "sub", 11: "div"}
             at = 1 if isinstance(left, Tensor) else 0
@@ -182,21 +187,21 @@ class Frames:
         self.after(lambda result: self.follow(result, Step.BINARY, op, a, b))
 
     def compare(self, op: int, left: Any, right: Any) -> None:
-        """A comparison with a number that changes."""
+        """A comparison has a followed number as an operand."""
         if not (is_number(left) and is_number(right)):
             raise Refused(f"compares a number that changes with a {type(right).__name__}")
         a, b = self.numbers.at(left), self.numbers.at(right)
         self.after(lambda result: self.numbers.expect(Step.COMPARE, op, a, b, result))
 
     def apply(self, function: Any, args: tuple[Any, ...]) -> None:
-        """A function of numbers is called."""
+        """The call computes a function of followed numbers."""
         if not all(map(is_number, args)):
             raise Refused("computes with a number that changes and another object")
         at = tuple(map(self.numbers.at, args))
         self.after(lambda result: self.follow(result, Step.CALL, function, at))
 
     def number_key(self, container: Any, key: Any) -> None:
-        """A number that changes is looked for in a dict."""
+        """The call looks up a followed number in a dict."""
         if not isinstance(container, dict) or self.is_old(container):
             raise Refused(f"uses a number that changes as an index of a {type(container).__name__}")
         for other in container:
@@ -212,7 +217,7 @@ _OWN: tuple[str, ...] = (os.path.dirname(__file__) + os.sep,)
 
 
 def next_instruction(frame: Any) -> int:
-    """The number of the instruction behind the one that is shown."""
+    """The index of the instruction after the current one."""
     code, at = frame.code.co_code, frame.at + 1
     while code[2 * at] == _CACHE:
         at += 1
@@ -220,6 +225,6 @@ def next_instruction(frame: Any) -> int:
 
 
 def do_not_watch(*paths: str) -> None:
-    """Watch no code of these files and folders: it is part of the recording."""
+    """Exclude the code of these files and folders from watching: it belongs to the recorder."""
     global _OWN
     _OWN = (*_OWN, *paths)

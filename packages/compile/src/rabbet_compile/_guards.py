@@ -1,4 +1,4 @@
-"""Kinds of guards: what a recorded call has read, as tuples that `_replay.Guards` checks."""
+"""Guards: the reads of a recorded call, as tuples. csrc/replay/guards.cpp checks them before each replay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Guard = tuple[Any, ...]
 
 
 class Kind(enum.IntEnum):
-    """The first item of a guard; the others are described at `Guards::Kind` in csrc/replay/guards.h."""
+    """The first item of a guard. `Guards::Kind` in csrc/replay/guards.h describes the others."""
 
     ENTRY = 0
     LENGTH = 1
@@ -33,7 +33,7 @@ class Kind(enum.IntEnum):
 
 
 def describe(guard: Guard) -> str:
-    """A guard in words, for reports."""
+    """The text of a guard in reports."""
     kind, *parts = guard
     if kind == Kind.ENTRY:
         what = "is not there" if parts[2] is MISSING else f"is {_short(parts[2])}"

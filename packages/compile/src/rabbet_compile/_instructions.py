@@ -1,4 +1,4 @@
-"""What each instruction of CPython 3.11 reads and writes."""
+"""The reads and writes of each instruction of CPython 3.11."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._watch import Watch
 
 __all__ = ["HANDLERS"]
 
-# Instructions that move references, jump, or make new objects of what is on the stack.
+# Instructions that move references, jump, or make new objects from those on the stack.
 _SILENT = [
     "CACHE",
     "POP_TOP",
@@ -64,7 +64,7 @@ _SILENT = [
     "POP_JUMP_BACKWARD_IF_NOT_NONE",
     "POP_JUMP_BACKWARD_IF_NONE",
 ]
-_WRITERS = {13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25}  # BINARY_OP: those in place
+_WRITERS = {13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25}  # BINARY_OP: the operators in place
 
 
 def _global(watch: Watch, frame: Any, name: str) -> None:
@@ -298,7 +298,7 @@ _BY_NAME: dict[str, Callable[[Watch, Any, int], None]] = {
     "IMPORT_NAME": _import,
     "BEFORE_WITH": _with,
     "FORMAT_VALUE": _format,
-    # Elements are hashed.
+    # These hash the elements.
     "BUILD_SET": _build_set,
     "SET_ADD": _unary,
     "MAP_ADD": lambda w, f, arg: w.operand(f.peek(2)),

@@ -1,4 +1,4 @@
-"""What is known of types: whose objects never change, and which attributes of tensors follow from what is compared."""
+"""Facts about types: immutable ones, standard behaviour of containers, attributes that guards of tensors cover."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ATOMS: frozenset[type] = frozenset(
     {bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 )
 
-# Their objects compare and print alike for ever, and hold nothing that changes.
+# Their objects never change, nor do their comparisons and their text.
 IMMUTABLE: frozenset[type] = ATOMS | {
     range, slice, _C.dtype, _C.device, _C.Size, _C.layout, _C.memory_format, _C.Op,
     types.BuiltinFunctionType, types.CodeType, types.EllipsisType, types.NotImplementedType,
@@ -56,7 +56,7 @@ OPERATOR_TYPES: frozenset[type] = frozenset(
     }
 )  # fmt: skip
 
-# Attributes and methods of tensors that follow from what guards of tensors compare.
+# Attributes and methods of tensors whose results are fixed by the guard of the tensor.
 METADATA: frozenset[str] = frozenset(
     [
         "shape",
@@ -101,6 +101,7 @@ BASES: frozenset[type] = frozenset(
     {object, dict, list, tuple, str, int, float, set, frozenset, types.ModuleType, type, Tensor}
 )
 
+# Flags of classes: Py_TPFLAGS_HEAPTYPE and Py_TPFLAGS_IMMUTABLETYPE.
 HEAP, IMMUTABLE_TYPE = 1 << 9, 1 << 8
 CONTAINERS: tuple[type[Any], ...] = (list, dict, set, frozenset, deque)
 VIEWS: set[type] = {type({}.keys()), type({}.values()), type({}.items())}
@@ -114,11 +115,12 @@ ITERATORS: set[type] = {
     enumerate, zip, map, filter, reversed, types.GeneratorType, type(reversed([])), type(reversed({})),
     type(iter(OrderedDict().items())), type(iter(OrderedDict().values())),
 }  # fmt: skip
-# Types in C whose attributes are found as those of all objects are.
+# Types in C with the attribute lookup of `object`.
 GENERIC: tuple[type[Any], ...] = (
     types.FunctionType, types.MethodType, types.GeneratorType, types.CodeType, deque, OrderedDict, defaultdict,
     property, types.MappingProxyType, functools.partial, *VIEWS, *ITERATORS,
 )  # fmt: skip
+# Methods of built-in containers, to tell whether a subclass overrides them.
 OWN_ITERATION = {
     k.__iter__ for k in (list, dict, set, frozenset, deque, OrderedDict, tuple, str, range)
 }
@@ -138,12 +140,14 @@ _FUNCTION = frozenset(
         "__closure__",
     }
 )
+# Attributes of built-in types that a guard of kind SLOT compares.
 READABLE: dict[type, frozenset[str]] = {
     types.FunctionType: _FUNCTION | {"__globals__"},
     types.MethodType: _FUNCTION | {"__func__", "__self__"},
     types.BuiltinFunctionType: frozenset({"__name__", "__qualname__", "__self__"}),
     types.CodeType: frozenset(dir(types.CodeType)),
 }
+# Attributes that every class has; the guard of the class covers them.
 OF_CLASSES = {
     "__mro__",
     "__name__",
@@ -159,7 +163,7 @@ _python_classes: dict[type, bool] = {}
 
 
 def is_python_class(kind: type) -> bool:
-    """Whether everything that a class does is Python code, or done by a basic type."""
+    """Whether Python code or a basic type implements every method of a class."""
     found = _python_classes.get(kind)
     if found is None:
         bases = type.__dict__["__mro__"].__get__(kind)
@@ -181,14 +185,14 @@ def _is_dict(base: type) -> bool:
 
 
 def is_plain_data(value: Any) -> bool:
-    """Whether equal values are the same for everyone: numbers, strings and tuples of them."""
+    """Whether a value is a number, a string, or a tuple of such values: equal values are interchangeable."""
     if type(value) is tuple:
         return all(map(is_plain_data, value))
     return type(value) in ATOMS
 
 
 def found_in(kind: type, name: str) -> Any:
-    """What a class or its bases have by this name."""
+    """The attribute of a class or of its bases, without calling descriptors; MISSING if there is none."""
     for base in type.__dict__["__mro__"].__get__(kind):
         held = type.__dict__["__dict__"].__get__(base)
         if name in held:
@@ -197,6 +201,7 @@ def found_in(kind: type, name: str) -> Any:
 
 
 def dict_of(item: Any) -> dict[str, Any] | None:
+    """The attributes of an object; None if it has no `__dict__`."""
     try:
         held = object.__getattribute__(item, "__dict__")
     except AttributeError:
@@ -205,5 +210,5 @@ def dict_of(item: Any) -> dict[str, Any] | None:
 
 
 def dict_behind(view: Any) -> Any:
-    """The dict of a view."""
+    """The dict of a view or a read-only proxy."""
     return gc.get_referents(view)[0]

@@ -13,7 +13,7 @@ _OWN = ("_orig_mod", "_compiled", "_wrap")
 
 
 class OptimizedModule(nn.Module):
-    """A module whose calls are replayed or run in a region; parameters, buffers and all else are those of `_orig_mod`.
+    """A module whose calls are replayed or run in a region. It shares parameters, buffers and all else with `_orig_mod`.
 
     As PyTorch's class of the name: attributes are read from and set on the module that was compiled, and the names of
     parameters in `state_dict()` begin with "_orig_mod.".
@@ -34,7 +34,7 @@ class OptimizedModule(nn.Module):
         object.__setattr__(self, "_compiled", wrap(module))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module, or replay a call."""
+        """Call the module, or replay a recorded call."""
         return self._compiled(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

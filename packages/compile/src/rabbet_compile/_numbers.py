@@ -1,7 +1,7 @@
-"""Numbers that differ from call to call, such as counts of steps: followed through the Python code that computes with them.
+"""Follows numbers that differ from call to call, such as counts of steps, through Python code.
 
-A number is followed by the identity of its object, so each one gets an object of its own. What Python computes of numbers
-becomes a list of steps that a replay repeats. Comparisons become guards. Any other use ends the recording.
+The identity of its object tells where a number goes, so each followed number gets a new object. Arithmetic becomes a list
+of steps that a replay repeats, and a comparison becomes a guard. Any other use ends the recording.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["PURE", "Numbers", "Step", "is_number"]
 
 
 class Step(enum.IntEnum):
-    """The first item of a step; the others are described at `Numbers::Kind` in csrc/replay/numbers.h."""
+    """The first item of a step. `Numbers::Kind` in csrc/replay/numbers.h describes the others."""
 
     ENTRY = 0
     FIXED = 1
@@ -28,7 +28,7 @@ class Step(enum.IntEnum):
     TRUTH = 6
 
 
-# Functions whose result depends on the values of numbers only.
+# Functions whose result depends only on the values of their arguments.
 PURE: frozenset[Any] = frozenset({float, int, abs, min, max, round, pow}) | {
     item for item in vars(math).values() if isinstance(item, types.BuiltinFunctionType)
 }
@@ -43,8 +43,8 @@ class Numbers:
     """The numbers of one recording.
 
     Attributes:
-        steps: how a replay computes them.
-        given: those that operators get.
+        steps: the steps by which a replay computes them.
+        given: the steps whose results are arguments of operators.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Numbers:
         return bool(self._at)
 
     def at(self, value: Any) -> int:
-        """The step of a number; one that is not followed is fixed."""
+        """The index of the step that computes a number. A number that is not followed gets a step of kind FIXED."""
         found = self._at.get(id(value))
         if found is None:
             self.steps.append((Step.FIXED, value))
@@ -69,7 +69,7 @@ class Numbers:
         return found
 
     def follow(self, value: Any, *step: Any) -> Any:
-        """An object of its own for a number, which `step` computes."""
+        """Add a step that computes `value`; returns a new object of this value, which is followed."""
         made = unique_number(value)
         self.steps.append(step)
         self._at[id(made)] = len(self.steps) - 1
@@ -78,7 +78,7 @@ class Numbers:
         return made
 
     def original(self, value: Any) -> Any:
-        """The object in whose place a followed number is; other objects as they are."""
+        """The object that a followed number has replaced; other objects are returned as they are."""
         return self._originals.get(id(value), value)
 
     def are_compared(self, container: Any, key: Any) -> bool:
@@ -90,11 +90,11 @@ class Numbers:
         )
 
     def expect(self, *step: Any) -> None:
-        """Note a comparison with its outcome."""
+        """Add a step that compares numbers; a replay must find the same outcome."""
         self.steps.append(step)
 
     def give(self, value: Any) -> int:
-        """The place of a number among those that operators get."""
+        """The index in `given` of a number that an operator gets."""
         at = self.at(value)
         if at not in self.given:
             self.given.append(at)

@@ -1,4 +1,4 @@
-"""Functions that run in regions first and, called again with the same structure, without their Python code."""
+"""Functions whose calls are recorded and then replayed without their Python code."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from ._watch import place_of
 __all__ = ["Replayed", "replayed", "state_of"]
 
 MOST_VARIANTS = 8
-MOST_REFUSALS = 3  # what a first call sets up may be there at a later one
+MOST_REFUSALS = 3  # a first call may set up state, which makes it unlike the later ones
 _FAILED = _replay.FAILED
 _lock = threading.Lock()  # one recording at a time in the process
 _here = threading.local()
 
 
 class Replayed:
-    """A function, and the variants of it that have been recorded.
+    """A function with its recorded variants.
 
     Attributes:
         fn: the function.
         in_region: the function with its calls in a region.
         variants: the recorded programs.
-        reason: why it runs as Python code for ever; None while it does not.
+        reason: why no further call will be recorded; None while calls are.
         refusal: why the last recorded call cannot be replayed; None if it can.
-        last: what became of the last call that was not replayed: "run" or "recorded".
+        last: "recorded" if the last call that was not replayed was recorded, otherwise "run".
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -51,12 +51,12 @@ class Replayed:
             self.reason = "it needs the wheel 'rabbet-graph': pip install rabbet-graph"
         self._guards: list[list[Any]] = []
         self._found: Any = None
-        self._varying: dict[Any, Any] = {}  # places of numbers that differ from call to call
+        self._varying: dict[Any, Any] = {}  # dicts with numbers that change, by place
         self._seen: set[Any] = set()
         self._refusals = 0
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function where no variant fits."""
+        """Call the function because no variant fits, and record the call if it is due."""
         if not self._is_due(args, kwargs) or not _lock.acquire(blocking=False):
             self.last = "run"
             return self.in_region(*args, **kwargs)
@@ -70,7 +70,7 @@ class Replayed:
             self._add()
 
     def _is_due(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether the call is to be recorded: the second one of its structure."""
+        """Whether to record the call: the structure of its arguments has occurred before."""
         if self.reason is not None or _C.is_on():
             return False
         key = _structure((args, kwargs))
@@ -96,13 +96,13 @@ class Replayed:
             return found.result
         self._refusals, self.reason = 0, None
         if found.varying:
-            self._varying.update(found.varying)  # the next call is recorded with them
+            self._varying.update(found.varying)  # the next recording follows these numbers
         else:
             self._found = found
         return found.result
 
     def _note_varying(self) -> None:
-        """Find numbers that differ from those of the newest variant."""
+        """Note the places whose numbers differ from those that the newest variant expects."""
         for kind, *parts in self._guards[-1] if self._guards else ():
             if kind == Kind.ENTRY and is_number(parts[2]):
                 held, key, before = parts
@@ -111,7 +111,7 @@ class Replayed:
                     self._varying[place_of(held, key)] = held
 
     def _add(self) -> None:
-        """Keep what was recorded, outside of the region, where guards will look at the thread."""
+        """Add the recorded variant, outside of the region: its guards take the state of the thread from here."""
         found, self._found = self._found, None
         if found is None:
             return
@@ -132,7 +132,11 @@ class Replayed:
         )
 
     def report(self, runs: int) -> str:
-        """Whether the last call was replayed, or why not; `runs`: how many replays there were before it."""
+        """Whether the last call was replayed, and if not, why.
+
+        Args:
+            runs: the number of replays before that call.
+        """
         count = len(self.variants)
         if self.variants.runs > runs:
             first = self.variants.failed()[0][0]
@@ -146,7 +150,7 @@ class Replayed:
         return f"not replayed: {'it no longer holds that ' + missed if missed else 'no call like this one was recorded'}"
 
     def why_missed(self) -> str | None:
-        """The guard at which the last call left the newest variant; None: none."""
+        """The text of the guard that failed in the last call, of the newest variant with one; None without any."""
         for number, at in self.variants.failed():
             if 0 <= at < len(self._guards[number]):
                 return describe(self._guards[number][at])
@@ -154,7 +158,7 @@ class Replayed:
 
 
 def _structure(item: Any) -> Any:
-    """What two calls have in common that may run the same program; hashable."""
+    """A hashable description of arguments. Calls with equal ones are likely to run the same program."""
     kind = type(item)
     if isinstance(item, Tensor):
         return kind, item.dtype, tuple(item.shape)
@@ -168,7 +172,7 @@ def _structure(item: Any) -> Any:
 
 
 def replayed(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, replayed where guards hold, and in a region where not."""
+    """`fn`, whose calls are replayed if the guards of a variant hold, and otherwise run in a region."""
     state = Replayed(fn)
     call, run = state.variants.call, state.run
 
@@ -190,5 +194,5 @@ def replayed(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def state_of(fn: Any) -> Replayed | None:
-    """The state of a compiled function; None for others."""
+    """The state of a function that `replayed` has made; None for other functions."""
     return getattr(fn, "_rabbet_replayed", None)

@@ -1,8 +1,7 @@
-"""Sees what Python code reads and writes while it runs, and turns it into guards.
+"""Turns the reads of a call into guards, and notes its writes.
 
-Each instruction is shown before it runs, with the objects that it works on. What it reads of objects that were there
-before the call becomes a guard; objects that the call makes need none, since equal reads make equal objects. Whatever is
-not known here ends the watch with a reason, and the call is not recorded.
+Only objects that existed before the call, here called old, need guards: equal reads lead to equal new objects. A read or
+write that this module does not know raises `Refused`, and the call is not recorded.
 """
 
 from __future__ import annotations
@@ -50,17 +49,17 @@ __all__ = ["Watch", "place_of"]
 
 
 class Watch(Frames):
-    """Collects the guards of one call.
+    """Collects the guards and the writes of one call.
 
     Attributes:
-        guards: what the call has read, by place.
-        writes: for each place of an object that was there before: (dict, key, value before, value now).
-        tensors: the tensors that were there before, by id.
+        guards: the guards by the place that was read.
+        writes: (dict, key, value before, value now) by the place that was written.
+        tensors: old tensors that are not arguments, by id.
         backward: whether a backward pass has run.
-        varying: the places of numbers that are followed.
-        on_data: called with each tensor that is made of Python's data.
+        varying: the places whose numbers are followed.
+        on_data: called with each tensor made from Python data.
         is_made: whether an operator of the call has made a tensor.
-        on_gradient: called with each tensor from outside before the program sets its gradient.
+        on_gradient: called with each old tensor before the program sets its gradient.
     """
 
     def __init__(
@@ -85,34 +84,34 @@ class Watch(Frames):
         self._ids: set[int] = set()
 
     def start(self) -> None:
-        """Watch what the thread does from now on."""
+        """Start to watch the calling thread. Every object that exists now is old."""
         self._before = gc.get_objects()
         self._ids = set(map(id, self._before))
         super().start()
 
     def stop(self) -> None:
-        """End the watch."""
+        """Stop watching."""
         super().stop()
         self._before = []
 
     def argument(self, item: Any) -> None:
-        """Say that an object is a container of arguments, whose structure is compared in another way."""
+        """Note an argument or a container of arguments. A variant compares these itself, so they need no guards."""
         self._arguments[id(item)] = item
 
     def enters(self, function: Any) -> None:
-        """A Python function is entered."""
+        """Called when a Python function starts."""
         if self.is_old(function):
             self.function(function)
 
-    # ---- what was there before
+    # ---- old objects
 
     def is_old(self, item: Any) -> bool:
-        """Whether an object was there before the call."""
+        """Whether an object existed before the call and is not an argument."""
         n = id(item)
         return n in self._known or (n in self._ids and n not in self._arguments)
 
     def know(self, item: Any) -> None:
-        """Note that the call got an object that was there before."""
+        """Note an old object that the call has read from a guarded place."""
         kind = type(item)
         if kind in ATOMS or id(item) in self._known:
             return
@@ -126,16 +125,16 @@ class Watch(Frames):
                 self.know(part)
 
     def is_known(self, item: Any) -> bool:
-        """Whether the call got the object from a place that a guard looks at."""
+        """Whether the call has read the object from a guarded place."""
         return id(item) in self._known
 
     def guard(self, place: Any, *guard: Any) -> None:
-        """Add a guard, unless the place has one."""
+        """Add a guard of a place, unless it has one."""
         if place not in self.guards:
             self.guards[place] = guard
 
     def tensor(self, tensor: Tensor) -> None:
-        """Note a tensor from outside that is not an argument."""
+        """Note an old tensor that is not an argument."""
         if id(tensor) in self._arguments or id(tensor) in self.tensors:
             return
         self.tensors[id(tensor)] = tensor
@@ -143,7 +142,7 @@ class Watch(Frames):
         self._on_tensor(tensor)
 
     def function(self, function: types.FunctionType) -> None:
-        """A Python function runs."""
+        """An old Python function is called."""
         named = function.__kwdefaults__
         self.guard(
             ("function", id(function)), Kind.FUNCTION, function, function.__code__,
@@ -156,7 +155,7 @@ class Watch(Frames):
             self.items(named)
 
     def type_of(self, item: Any) -> None:
-        """The class of an object is looked at, and an attribute of it."""
+        """The call reads the class of an object and attributes of that class."""
         kind = type(item)
         if kind.__flags__ & HEAP:
             self.look_up(kind)
@@ -164,7 +163,7 @@ class Watch(Frames):
                 self.guard(("class", id(item)), Kind.CLASS_OF, item, kind)
 
     def dict_of(self, item: Any) -> dict[str, Any] | None:
-        """The dict of an object's attributes, if it has one."""
+        """The `__dict__` of an object, guarded; None if it has none."""
         held = dict_of(item)
         if held is not None and self.is_old(item):
             self._known[id(held)] = held
@@ -173,14 +172,16 @@ class Watch(Frames):
         return held
 
     def look_up(self, kind: type) -> None:
-        """An attribute of a class is looked up."""
+        """The call looks up an attribute of a class."""
         if kind.__flags__ & HEAP and not kind.__flags__ & IMMUTABLE_TYPE:
             with contextlib.suppress(AttributeError):
-                type.__getattribute__(kind, "a name that no class has")  # gives it a version
+                type.__getattribute__(
+                    kind, "a name that no class has"
+                )  # makes CPython give the class a version
             self.guard(("type", id(kind)), Kind.CLASS, kind)
 
     def entry(self, held: Any, key: Any, value: Any) -> None:
-        """The entry of a dict that was there before is read; MISSING: it has none."""
+        """The call reads an entry of a dict; MISSING if the dict has no such key."""
         place = place_of(held, key)
         if not self.is_old(held):
             return
@@ -192,10 +193,10 @@ class Watch(Frames):
             self.guard(place, Kind.ENTRY, held, key, value)
 
     def old_key(self, key: Any) -> None:
-        """Look for an object in a container that was there before: the next call has to look for the same one.
+        """Check a key with which the call reads or writes an old container: the next call must use the same key.
 
         Raises:
-            Refused: if it is an argument, or made by the call.
+            Refused: if the key is an argument, or an object that the call has made.
         """
         if isinstance(key, tuple):
             for part in key:
@@ -206,13 +207,13 @@ class Watch(Frames):
             )
 
     def length(self, container: Any) -> None:
-        """The length of a container is read."""
+        """The call reads the length of a container."""
         if self.is_old(container):
             self._unwritten(container)
             self.guard(("length", id(container)), Kind.LENGTH, container, len(container))
 
     def items(self, container: Any) -> None:
-        """All items of a container are read."""
+        """The call reads all items of a container."""
         old = self.is_old(container)
         if isinstance(container, dict):
             pairs = tuple(part for pair in dict.items(container) for part in pair)
@@ -221,7 +222,7 @@ class Watch(Frames):
                 if any(place[1] == id(container) for place in self.varying):
                     raise Refused("reads all of a dict with a number that changes")
                 self.guard(("items", id(container)), Kind.PAIRS, container, pairs)
-                if isinstance(container, OrderedDict):  # it has an order of its own
+                if isinstance(container, OrderedDict):  # PyDict_Next does not see its order
                     self.guard(("order", id(container)), Kind.SEQUENCE, container, tuple(container))
             self._know_all(pairs, old)
         elif isinstance(container, list):
@@ -247,7 +248,7 @@ class Watch(Frames):
     # ---- reading
 
     def iterate(self, container: Any) -> None:
-        """The items of an object are read one after the other."""
+        """The call iterates over an object."""
         kind = type(container)
         if kind in ATOMS or isinstance(container, Tensor):
             return
@@ -266,7 +267,7 @@ class Watch(Frames):
             raise Refused(f"reads a {kind.__name__}")
 
     def truth(self, item: Any) -> None:
-        """The truth of an object is asked for."""
+        """The call tests whether an object is true."""
         kind = type(item)
         if item in self.numbers:
             return self.numbers.expect(Step.TRUTH, self.numbers.at(item), bool(item))
@@ -284,7 +285,7 @@ class Watch(Frames):
             raise Refused(f"asks whether a {kind.__name__} is true")
 
     def operand(self, item: Any) -> None:
-        """An operator looks at an object: all of it, where it is a container."""
+        """An object is an operand of Python code: it is read, with all items if it is a container."""
         kind = type(item)
         if item in self.numbers:
             raise Refused("uses a number that changes in a way that cannot be followed")
@@ -308,7 +309,7 @@ class Watch(Frames):
             raise Refused(f"compares or combines a {kind.__name__}")
 
     def index(self, item: Any) -> None:
-        """An operator takes an object as an index or as a number."""
+        """An object is an index of a tensor, or is assigned to items of one."""
         if isinstance(item, (list, tuple)):
             self.items(item)
             for part in item:
@@ -352,7 +353,7 @@ class Watch(Frames):
             raise Refused(f"takes an item of a {kind.__name__}")
 
     def proxied(self, proxy: Any) -> dict[Any, Any]:
-        """The dict that a read-only proxy shows, such as that of a class."""
+        """The dict behind a read-only proxy, such as the one of a class."""
         held = dict_behind(proxy)
         if not isinstance(held, dict):
             raise Refused("reads a mappingproxy of another object than a dict")
@@ -404,7 +405,7 @@ class Watch(Frames):
         self.type_of(item)
         getter = found_in(kind, "__getattribute__")
         if isinstance(getter, types.FunctionType):
-            return None  # Python code, which is watched
+            return None  # Python code is watched itself
         if getter.__objclass__ not in BASES and not issubclass(kind, (*GENERIC, BaseException)):
             raise Refused(f"reads the attribute '{name}' of a {kind.__name__}")
         return self.generic_attribute(item, name)
@@ -441,7 +442,7 @@ class Watch(Frames):
         return None
 
     def slot(self, item: Any, descriptor: Any) -> None:
-        """A member of an object is read."""
+        """The call reads an attribute through a descriptor in C."""
         try:
             value = descriptor.__get__(item, type(item))
         except AttributeError:
@@ -451,7 +452,7 @@ class Watch(Frames):
             self.guard(("slot", id(item), id(descriptor)), Kind.SLOT, item, descriptor, value)
 
     def class_attribute(self, item: type, name: str) -> None:
-        """An attribute of a class."""
+        """`item.name`, where `item` is a class."""
         meta = type(item)
         self.look_up(item)
         self.look_up(meta)
@@ -467,7 +468,7 @@ class Watch(Frames):
                 self.know(value)
 
     def tensor_attribute(self, tensor: Tensor, name: str, frame: Any = None) -> None:
-        """An attribute of a tensor."""
+        """`tensor.name`."""
         kind = type(tensor)
         self.type_of(tensor)
         found = found_in(kind, name)
@@ -512,7 +513,7 @@ class Watch(Frames):
     # ---- writing
 
     def store(self, held: Any, key: Any, value: Any) -> None:
-        """`held[key] = value` for a dict; MISSING: the entry is removed."""
+        """`held[key] = value` for a dict; MISSING removes the entry."""
         if not self.is_old(held):
             return
         place = place_of(held, key)
@@ -528,7 +529,7 @@ class Watch(Frames):
         self.writes[place] = held, key, before, value
 
     def set_attribute(self, item: Any, name: str, value: Any) -> None:
-        """`item.name = value`; MISSING: `del item.name`."""
+        """`item.name = value`, or `del item.name` if the value is MISSING."""
         kind = type(item)
         if isinstance(item, Tensor):
             return self.set_tensor_attribute(item, name, value)
@@ -583,12 +584,12 @@ class Watch(Frames):
             self.store(held, name, value)
 
     def changed(self, container: Any) -> None:
-        """A container is changed."""
+        """The call changes a container that is not a dict, or all of a dict."""
         if self.is_old(container) or id(container) in self._arguments:
             raise Refused(f"changes a {type(container).__name__} that was there before the call")
 
     def store_item(self, container: Any, key: Any, value: Any) -> None:
-        """`container[key] = value`; MISSING: `del container[key]`."""
+        """`container[key] = value`, or `del container[key]` if the value is MISSING."""
         kind = type(container)
         if self.numbers.are_compared(container, key):
             return self.number_key(container, key)
@@ -609,11 +610,11 @@ class Watch(Frames):
 
 
 def place_of(held: Any, key: Any) -> Any:
-    """The place of an entry of a dict, among the keys of `Watch.guards`."""
+    """The key of `Watch.guards` and `Watch.writes` for an entry of a dict."""
     return ("entry", id(held), key if is_plain_data(key) else ("object", id(key)))
 
 
 def _tests_none(frame: Any) -> bool:
-    """Whether the next instruction asks whether the result is None, and nothing else gets it."""
+    """Whether the next instruction only compares the result with None."""
     name = dis.opname[frame.code.co_code[2 * next_instruction(frame)]]
     return name.startswith("POP_JUMP") and name.endswith("NONE")
