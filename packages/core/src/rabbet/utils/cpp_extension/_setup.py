@@ -9,7 +9,7 @@ from typing import Any
 from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 
-from ... import get_include
+from ... import _C, get_include
 from . import _build
 from ._sources import CUDA_SUFFIXES, check_files, refuse_cuda
 
@@ -47,7 +47,9 @@ def SyclExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) 
     Raises:
         NotImplementedError: always.
     """
-    refuse_cuda("cpp_extension.SyclExtension", f"{name!r}")
+    raise _C.NotImplementedForError(
+        f"cpp_extension.SyclExtension: {name!r} cannot be compiled, as rabbet has no SYCL devices"
+    )
 
 
 class BuildExtension(build_ext):  # type: ignore[misc]
