@@ -97,6 +97,25 @@ def test_nan_is_the_extreme(host: Host, place: int) -> None:
     assert np.isnan(host.filled("amin", [x, [0], False], (600,), "float32")).sum() == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extremes_of_runs_with_special_values(host: Host, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    for n in (15, 63, 64, 65, 130, 515):
+        for first, second in [(np.inf, -np.inf), (np.inf, np.nan), (-np.inf, np.nan), (0.0, -0.0)]:
+            x = -rng.uniform(1, 2, n).astype(dtype)
+            a, b = rng.choice(n, 2, replace=False)
+            x[a], x[b] = first, second
+            for run, op in [(x, "amax"), (-x, "amin")]:
+                want = (run.max if op == "amax" else run.min)()
+                np.testing.assert_array_equal(host.filled(op, [run, [0]], (), dtype), want)
+
+
+def test_products_keep_the_range_of_double(host: Host) -> None:
+    x = np.tile(np.array([1e30, 1e-30], "float32"), 100)  # beyond float32 after two factors
+    got = host.filled("prod.dim", [x, 0], (), "float32")
+    np.testing.assert_allclose(got, np.prod(x.astype("float64")), rtol=1e-6)
+
+
 @pytest.mark.parametrize("op,dim", [("amax", [0]), ("argmin", 0)])
 def test_extremes_of_nothing_are_an_error(host: Host, op: str, dim: Any) -> None:
     with pytest.raises(

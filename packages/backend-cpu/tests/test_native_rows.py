@@ -37,6 +37,10 @@ def test_reductions_of_generated_shapes(
         assert_close(got, want, scale)
 
     check("sum", w.sum(dims, keepdims=keepdim), scale=10 * max(1.0, count**0.5))
+    check("prod.dim", w.prod(dims[0], keepdims=keepdim), view, dims[0], keepdim)
+    holes = np.where(abs(w) > 1, np.nan, w).astype(dtype)
+    want = np.nansum(wide(holes), dims, keepdims=keepdim)
+    check("nansum", want, holes, dims, keepdim, scale=10 * max(1.0, count**0.5))
     check("any", (w > 9).any(dims, keepdims=keepdim), view > 9, dims, keepdim, out="bool")
     check("count_nonzero", np.count_nonzero(w > 0, dims), view > 0, dims, out="int64")
     if count:

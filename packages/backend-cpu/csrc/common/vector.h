@@ -42,6 +42,17 @@ template <class T>
 RB_ALWAYS void store_vector(T* p, typename VectorOf<T>::type v) {
   *reinterpret_cast<typename VectorOf<T>::type*>(p) = v;
 }
+// A register of elements as doubles.
+RB_ALWAYS VectorOf<double>::type load_doubles(const double* p) { return load_vector(p); }
+RB_ALWAYS VectorOf<double>::type load_doubles(const float* p) {
+#if defined(__AVX512F__)
+  return _mm512_cvtps_pd(_mm256_loadu_ps(p));
+#elif defined(__AVX2__)
+  return _mm256_cvtps_pd(_mm_loadu_ps(p));
+#else
+  return VectorOf<double>::type{p[0], p[1]};
+#endif
+}
 // Past the caches (stream.h): p is aligned to the vector.
 template <class T>
 RB_ALWAYS void stream_vector(T* p, typename VectorOf<T>::type v) {

@@ -37,6 +37,9 @@ struct Columns {
   /// Largest (smallest) of each column and where it stands first; NaN wins. n > 0.
   void (*argmax)(const T* x, int64_t stride, int64_t n, int64_t cols, T* top, Index* at);
   void (*argmin)(const T* x, int64_t stride, int64_t n, int64_t cols, T* top, Index* at);
+  /// acc = acc + the column's elements that are not NaN, acc * the column.
+  void (*nansum)(const T* x, int64_t stride, int64_t n, int64_t cols, double* acc);
+  void (*prod)(const T* x, int64_t stride, int64_t n, int64_t cols, double* acc);
   /// r = running sums (products) of each column in double, begun with acc, which ends as the last.
   void (*cumsum)(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t cols, double* acc);
   void (*cumprod)(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t cols, double* acc);

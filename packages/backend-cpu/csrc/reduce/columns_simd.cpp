@@ -162,6 +162,31 @@ void arg_extreme(const T* x, int64_t stride, int64_t n, int64_t cols, T* top,
 }
 
 template <class T, bool Product>
+RB_INLINE double folded(double acc, T v) {
+  if constexpr (Product) return acc * static_cast<double>(v);
+  return acc + (v == v ? static_cast<double>(v) : 0.0);
+}
+// Products, or sums of what is not NaN.
+template <class T, bool Product>
+void fold(const T* x, int64_t stride, int64_t n, int64_t cols, double* acc) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const T* row = x + i * stride;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < cols; ++j) {
+      const double two = folded<T, Product>(folded<T, Product>(acc[j], row[j]), row[stride + j]);
+      acc[j] =
+          folded<T, Product>(folded<T, Product>(two, row[2 * stride + j]), row[3 * stride + j]);
+    }
+  }
+  for (; i < n; ++i) {
+    const T* row = x + i * stride;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < cols; ++j) acc[j] = folded<T, Product>(acc[j], row[j]);
+  }
+}
+
+template <class T, bool Product>
 void scan(const T* x, int64_t xs, T* r, int64_t rs, int64_t n, int64_t cols, double* acc) {
   for (int64_t i = 0; i < n; ++i) {
     const T* from = x + i * xs;
@@ -179,7 +204,8 @@ template <class T>
 constexpr Columns<T> kernels() {
   return {softmax<T>,           log_softmax<T>,        softmax_vjp<T>,   log_softmax_vjp<T>,
           logsumexp<T>,         softmax_from<T>,       extreme<T, true>, extreme<T, false>,
-          arg_extreme<T, true>, arg_extreme<T, false>, scan<T, false>,   scan<T, true>};
+          arg_extreme<T, true>, arg_extreme<T, false>, fold<T, false>,   fold<T, true>,
+          scan<T, false>,       scan<T, true>};
 }
 
 }  // namespace

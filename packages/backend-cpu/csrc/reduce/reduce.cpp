@@ -4,8 +4,8 @@
 #include "common/kernels.h"
 #include "common/level.h"
 #include "norm/norm.h"
+#include "reduce/columns.h"
 #include "reduce/rows.h"
-#include "reduce/scan.h"
 
 namespace rbcpu {
 
@@ -132,19 +132,11 @@ struct Sum {
 template <class T>
 struct NanSum : Sum<T> {
   using C = compute_t<T>;
-  static C number(C x) { return x == x ? x : C(0); }
-  static void step(double& acc, C x, int64_t) { acc += static_cast<double>(number(x)); }
-  static void block(double& acc, const C* x, int64_t n, int64_t) {
-    C numbers[kReduceBlock];
-    for (int64_t done = 0; done < n; done += kReduceBlock) {
-      const int64_t m = std::min(kReduceBlock, n - done);
-      for (int64_t i = 0; i < m; ++i) numbers[i] = number(x[done + i]);
-      acc += rows<C>().sum(numbers, m);
-    }
-  }
+  static void step(double& acc, C x, int64_t) { acc += x == x ? static_cast<double>(x) : 0.0; }
+  static void block(double& acc, const C* x, int64_t n, int64_t) { acc += rows<C>().nansum(x, n); }
   static void columns(double* acc, const C* x, int64_t stride, int64_t rows, int64_t cols,
-                      int64_t index) {
-    step_columns<NanSum<T>>(acc, x, stride, rows, cols, index);
+                      int64_t) {
+    rbcpu::columns<C>().nansum(x, stride, rows, cols, acc);
   }
 };
 template <class T>
@@ -161,17 +153,19 @@ struct Prod {
   static void step(Acc& acc, C x, int64_t) { acc *= Acc(x); }
   static void merge(Acc& acc, const Acc& later) { acc *= later; }
   static void block(Acc& acc, const C* x, int64_t n, int64_t) {
-    if constexpr (std::is_same_v<C, float>) {
-      acc *= scan_table().f32.cumprod(x, nullptr, n, 1.0);
-    } else if constexpr (std::is_same_v<C, double>) {
-      acc *= scan_table().f64.cumprod(x, nullptr, n, 1.0);
+    if constexpr (std::is_floating_point_v<C>) {
+      acc *= rows<C>().prod(x, n);
     } else {
       for (int64_t i = 0; i < n; ++i) acc *= Acc(x[i]);
     }
   }
   static void columns(Acc* acc, const C* x, int64_t stride, int64_t rows, int64_t cols,
                       int64_t index) {
-    step_columns<Prod<T>>(acc, x, stride, rows, cols, index);
+    if constexpr (std::is_floating_point_v<C>) {
+      rbcpu::columns<C>().prod(x, stride, rows, cols, acc);
+    } else {
+      step_columns<Prod<T>>(acc, x, stride, rows, cols, index);
+    }
   }
   static T finish(const Acc& acc, int64_t) { return convert<T>(acc); }
 };

@@ -10,6 +10,10 @@ template <class T>
 struct Rows {
   /// Sum with lanes of T inside blocks, double between blocks.
   double (*sum)(const T* x, int64_t n);
+  /// Sum of what is not NaN.
+  double (*nansum)(const T* x, int64_t n);
+  /// Product in lanes of double.
+  double (*prod)(const T* x, int64_t n);
   /// Sum of (x - mean)^2.
   double (*squares)(const T* x, int64_t n, double mean);
   double (*dot)(const T* x, const T* y, int64_t n);

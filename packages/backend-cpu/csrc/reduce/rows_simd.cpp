@@ -14,6 +14,36 @@ double sum(const T* x, int64_t n) {
   return blocked_sum<T>(n, Elements<T>{x});
 }
 template <class T>
+double sum_of_numbers(const T* x, int64_t n) {
+  return blocked_sum<T>(n, Numbers<T>{x});
+}
+// In 4 x 16 lanes of double.
+template <class T>
+double product(const T* x, int64_t n) {
+  constexpr int W = kLanes<double>, kLanesOfProduct = 4 * kSumLanes,
+                kRegisters = kLanesOfProduct / W;
+  using V = typename VectorOf<double>::type;
+  V lanes[kRegisters];
+#pragma GCC unroll 32
+  for (int k = 0; k < kRegisters; ++k) lanes[k] = V{} + 1.0;
+  int64_t i = 0;
+  for (; i + kLanesOfProduct <= n; i += kLanesOfProduct) {
+#pragma GCC unroll 32
+    for (int k = 0; k < kRegisters; ++k) lanes[k] *= load_doubles(x + i + k * W);
+  }
+  alignas(64) double flat[kLanesOfProduct + 1];
+#pragma GCC unroll 32
+  for (int k = 0; k < kRegisters; ++k) store_vector(flat + k * W, lanes[k]);
+  for (int l = 0; i < n; ++i, ++l) flat[l] *= static_cast<double>(x[i]);
+  flat[kLanesOfProduct] = 1;
+  for (int l = 0; l < kLanesOfProduct; ++l) flat[l] *= flat[l + 1];  // even places: pairs
+#pragma GCC unroll 5
+  for (int step = kLanesOfProduct / 2; step > 1; step /= 2) {
+    for (int l = 0; l < step; ++l) flat[l] *= flat[l + step];
+  }
+  return flat[0];
+}
+template <class T>
 double squares(const T* x, int64_t n, double mean) {
   return run_squares(x, n, mean);
 }
@@ -22,28 +52,19 @@ double dot(const T* x, const T* y, int64_t n) {
   return blocked_sum<T>(n, Products<T>{x, y});
 }
 
-// The largest element if `Max`, else the smallest, in Sets * kSumLanes lanes. A lane that holds a
-// NaN keeps it.
-template <class T, bool Max, int Sets>
-RB_INLINE T extreme_of_lanes(const T* x, int64_t n) {
+// The largest element if `Max`, else the smallest. NaN wins.
+template <class T, bool Max>
+RB_INLINE T extreme_in_order(const T* x, int64_t n) {
   constexpr int W = kLanes<T>, P = kParts<T>;
-  constexpr int64_t kStep = Sets * kSumLanes;
   using V = typename VectorOf<T>::type;
   using Op = typename std::conditional<Max, op_maximum, op_minimum>::type;
   T best = x[0];
   int64_t i = 0;
-  if (n >= kStep) {
-    V lanes[Sets * P];
-#pragma GCC unroll 16
-    for (int p = 0; p < Sets * P; ++p) lanes[p] = read<true>(x + p * W);
-    for (i = kStep; i + kStep <= n; i += kStep) {
-#pragma GCC unroll 16
-      for (int p = 0; p < Sets * P; ++p) {
-        const V v = read<true>(x + i + p * W);
-        lanes[p] = (Max ? v > lanes[p] : v < lanes[p]) | (v != v) ? v : lanes[p];
-      }
-    }
-    for (; i + kSumLanes <= n; i += kSumLanes) {
+  if (n >= kSumLanes) {
+    V lanes[P];
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) lanes[p] = read<true>(x + p * W);
+    for (i = kSumLanes; i + kSumLanes <= n; i += kSumLanes) {
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) {
         const V v = read<true>(x + i + p * W);
@@ -51,28 +72,55 @@ RB_INLINE T extreme_of_lanes(const T* x, int64_t n) {
       }
     }
     alignas(64) T flat[kSumLanes];
-#pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-#pragma GCC unroll 4
-      for (int k = 1; k < Sets; ++k) {
-        const V v = lanes[k * P + p];
-        lanes[p] = (Max ? v > lanes[p] : v < lanes[p]) | (v != v) ? v : lanes[p];
-      }
-      *reinterpret_cast<V*>(flat + p * W) = lanes[p];
-    }
-    if constexpr (Sets > 1) {  // a tree has a shorter chain of comparisons
-#pragma GCC unroll 4
-      for (int step = kSumLanes / 2; step > 0; step /= 2) {
 #pragma GCC unroll 8
-        for (int l = 0; l < step; ++l) flat[l] = Op::f(flat[l], flat[l + step]);
-      }
-      best = flat[0];
-    } else {
-      for (int l = 0; l < kSumLanes; ++l) best = Op::f(best, flat[l]);
-    }
+    for (int p = 0; p < P; ++p) *reinterpret_cast<V*>(flat + p * W) = lanes[p];
+    for (int l = 0; l < kSumLanes; ++l) best = Op::f(best, flat[l]);
   }
   for (; i < n; ++i) best = Op::f(best, x[i]);
   return best;
+}
+
+// The same of at least kChains registers of elements, without an order among equal ones. The sum of
+// the elements tells whether a NaN is among them: `is_number` is false then, and also where
+// infinities of both signs are.
+constexpr int kChains = 4;
+template <class T, bool Max>
+RB_INLINE T extreme_of_numbers(const T* x, int64_t n, bool* is_number) {
+  using V = Pack<T, 1>;
+  constexpr int W = kLanesOf<V>;
+  constexpr int64_t kStep = kChains * W;
+  V best[kChains], sum[kChains];
+  const auto take = [&](int64_t i) {
+#pragma GCC unroll 4
+    for (int k = 0; k < kChains; ++k) {
+      const V v = pack_load<V>(x + i + k * W);
+      best[k] = Max ? vm_max(v, best[k]) : vm_min(v, best[k]);
+      sum[k] = sum[k] + v;
+    }
+  };
+#pragma GCC unroll 4
+  for (int k = 0; k < kChains; ++k) {
+    best[k] = pack_load<V>(x + k * W);
+    sum[k] = V(T(0));
+  }
+  for (int64_t i = 0; i + kStep <= n; i += kStep) take(i);
+  take(n - kStep);
+  const V a = sum[0] + sum[1], b = sum[2] + sum[3], total = a + b;
+  *is_number = !vm_any(total != total);
+#pragma GCC unroll 2
+  for (int step = kChains / 2; step > 0; step /= 2) {
+    for (int k = 0; k < step; ++k)
+      best[k] = Max ? vm_max(best[k], best[k + step]) : vm_min(best[k], best[k + step]);
+  }
+  alignas(64) T flat[W];
+  pack_store(flat, best[0]);
+#pragma GCC unroll 4
+  for (int step = W / 2; step > 0; step /= 2) {
+    for (int l = 0; l < step; ++l)
+      flat[l] =
+          (Max ? flat[l] > flat[l + step] : flat[l] < flat[l + step]) ? flat[l] : flat[l + step];
+  }
+  return flat[0];
 }
 
 // Whether there are zeros of both signs.
@@ -89,15 +137,14 @@ RB_INLINE bool has_both_zeros(const T* x, int64_t n) {
   return plus && minus;
 }
 
-// Among zeros of both signs and among several NaNs the result depends on the order of the lanes. In
-// these cases a second pass uses a single set of lanes, as short runs do.
+// Among zeros of both signs and among several NaNs the result depends on the order.
 template <class T, bool Max>
 T extreme(const T* x, int64_t n) {
-  constexpr int kSets = kParts<T> < 4 ? 4 / kParts<T> : 1;  // four chains of comparisons
-  if (n < kSets * kSumLanes) return extreme_of_lanes<T, Max, 1>(x, n);
-  const T best = extreme_of_lanes<T, Max, kSets>(x, n);
-  const bool settled = best == best && (best != T(0) || !has_both_zeros(x, n));
-  return settled ? best : extreme_of_lanes<T, Max, 1>(x, n);
+  if (n < kChains * kLanesOf<Pack<T, 1>>) return extreme_in_order<T, Max>(x, n);
+  bool is_number;
+  const T best = extreme_of_numbers<T, Max>(x, n, &is_number);
+  const bool settled = is_number && (best != T(0) || !has_both_zeros(x, n));
+  return settled ? best : extreme_in_order<T, Max>(x, n);
 }
 
 // First position of `value`, which is there; of the first NaN if it is NaN.
@@ -289,9 +336,9 @@ void narrow_f16(const float* x, uint16_t* r, int64_t n) {
 
 template <class T>
 constexpr Rows<T> kernels() {
-  return {sum<T>,         squares<T>,        dot<T>,         extreme<T, true>, extreme<T, false>,
-          find<T>,        softmax<T>,        log_softmax<T>, logsumexp<T>,     softmax_from<T>,
-          softmax_vjp<T>, log_softmax_vjp<T>};
+  return {sum<T>,           sum_of_numbers<T>, product<T>,     squares<T>,        dot<T>,
+          extreme<T, true>, extreme<T, false>, find<T>,        softmax<T>,        log_softmax<T>,
+          logsumexp<T>,     softmax_from<T>,   softmax_vjp<T>, log_softmax_vjp<T>};
 }
 
 }  // namespace

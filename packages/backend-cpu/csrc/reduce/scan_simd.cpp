@@ -33,8 +33,6 @@ RB_INLINE void scan_group(double* v) {
 }
 
 #if defined(__AVX512F__)
-RB_INLINE __m512d load_group(const float* x) { return _mm512_cvtps_pd(_mm256_loadu_ps(x)); }
-RB_INLINE __m512d load_group(const double* x) { return _mm512_loadu_pd(x); }
 RB_INLINE void store_group(float* r, __m512d v) { _mm256_storeu_ps(r, _mm512_cvtpd_ps(v)); }
 RB_INLINE void store_group(double* r, __m512d v) { _mm512_storeu_pd(r, v); }
 template <bool Product>
@@ -55,7 +53,7 @@ RB_INLINE __m512d last_of_groups(const T* x) {
   __m512d pairs[4], fours[2];
 #pragma GCC unroll 4
   for (int k = 0; k < 4; ++k) {
-    const __m512d a = load_group(x + 2 * k * kGroup), b = load_group(x + (2 * k + 1) * kGroup);
+    const __m512d a = load_doubles(x + 2 * k * kGroup), b = load_doubles(x + (2 * k + 1) * kGroup);
     pairs[k] = join_group<Product>(_mm512_unpackhi_pd(a, b), _mm512_unpacklo_pd(a, b));
   }
   const auto halves = [](__m512d a, __m512d b) {  // each 128 bits hold two neighbours
@@ -85,7 +83,7 @@ RB_INLINE double scan_run(const T* x, T* r, int64_t n, double carry) {
   }
   __m512d chain = _mm512_set1_pd(local);
   for (; i + kGroup <= n; i += kGroup) {
-    __m512d v = load_group(x + i);
+    __m512d v = load_doubles(x + i);
     v = join_group<Product>(v, shifted<1>(v, fill));
     v = join_group<Product>(v, shifted<2>(v, fill));
     v = join_group<Product>(v, shifted<4>(v, fill));

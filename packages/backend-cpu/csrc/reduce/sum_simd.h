@@ -118,6 +118,16 @@ struct Elements {
     return read<Wide>(x + i);
   }
 };
+// What is not NaN.
+template <class T>
+struct Numbers {
+  const T* x;
+  template <bool Wide>
+  RB_INLINE_MEMBER auto at(int64_t i) const {
+    const auto v = read<Wide>(x + i);
+    return v == v ? v : decltype(v){};
+  }
+};
 template <class T>
 struct Squares {
   const T* x;
