@@ -18,7 +18,8 @@ struct Table {  // twin of rbcuda's
 struct Now {
   const double* factors;  // rows of `width`, one for each tensor
   Int64 width;
-  const float *lr, *divisor, *skip;
+  const double* divisor;
+  const float *lr, *skip;
 };
 
 __device__ inline int entry_of(const Table& table, int block) {

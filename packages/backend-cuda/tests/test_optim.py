@@ -62,7 +62,7 @@ ops.fused_sgd([p], [g], [], 0.1, 0.0, 0.0, 0.05, False, False, False)
 ops.fused_sgd([there[0]], [there[1]], [], 0.1, 0.0, 0.0, 0.05, False, False, False)
 same(p, there[0], 1e-6)
 wide = rabbet.randn(4, 6); gaps = wide.to("cuda")
-ops.foreach_scale([gaps[:, ::2]], 0.5)
+ops.foreach_divide([gaps[:, ::2]], rabbet.tensor(2.0, device="cuda"))
 want = wide.clone(); want[:, ::2] *= 0.5
 same(want, gaps, 1e-7)
 """
@@ -78,7 +78,7 @@ for dtype in (F32, F64, F16, BF16):
     given = [rabbet.randn(s).to(dtype) for s in ((3, 4), (), (0,), (9001,))] + [rabbet.tensor([1.0, float("nan")]).to(dtype)]
     for order in (1, 2, inf):
         both(lambda *ts: ops.foreach_norm(list(ts), order), *given, close=1e-6)
-    for f in (lambda ts: ops.foreach_scale(ts, 0.37), lambda ts: ops.foreach_clamp(ts, -0.75, 0.5)):
+    for f in (lambda ts: ops.foreach_divide(ts, rabbet.tensor(2.7, dtype=F64, device=ts[0].device)), lambda ts: ops.foreach_clamp(ts, -0.75, 0.5)):
         def run(*ts):
             ts = [t.clone() for t in ts]
             f(ts)

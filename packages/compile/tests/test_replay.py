@@ -278,11 +278,13 @@ def test_gradients_flow_through_a_replayed_call():
 
 OPTIMIZERS = {
     "SGD": {"momentum": 0.9}, "Adam": {}, "AdamW": {}, "RMSprop": {}, "Adagrad": {}, "RAdam": {}, "Adamax": {},
+    "NAdam": {},
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("limit", [None, 0.5, 100.0])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_training_step_is_replayed(optimizer):
+def test_a_training_step_is_replayed(optimizer, limit):
     def make():
         rabbet.manual_seed(0)
         model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
@@ -294,6 +296,8 @@ def test_a_training_step_is_replayed(optimizer):
             loss = nn.functional.cross_entropy(model(x), y)
             updates.zero_grad()
             loss.backward()
+            if limit is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), limit)
             updates.step()
             return loss.detach()
 
@@ -505,7 +509,9 @@ def test_other_uses_of_numbers_that_change_are_not_replayed(fn, reason):
         (lambda x: rabbet.manual_seed(0) and x, "of which it is not known what it reads"),
         (lambda x: Box(value=x), "returns or keeps a new Box"),
         (lambda x: x.requires_grad_(), "calls Tensor.requires_grad_"),
-        (lambda x: x * id(x), "calls builtins.id"),
+        (lambda x: x * id(x), "asks for the id of a Tensor that another call may not get"),
+        (lambda x: x * (id(x + 1) > 0), "asks for the id of a Tensor"),
+        (lambda x: x * id("word"), "asks for the id of a str"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_guarded_is_not_replayed(fn, reason):
@@ -541,6 +547,19 @@ def test_explain_says_whether_a_call_was_replayed():
     reports = [str(explained(rabbet.ones(2))).splitlines()[-1] for _ in range(3)]
     assert reports[0].startswith("not replayed: no call like this one was recorded")
     assert reports[1].startswith("recorded: ") and reports[2].startswith("replayed: ")
+    counts = {"calls": 0.0}
+
+    def count(x):
+        counts["calls"] += 1
+        return x + counts["calls"]
+
+    explained = rabbet_compile.explain(count)
+    reports = [str(explained(rabbet.ones(2))).splitlines()[-1] for _ in range(4)]
+    assert (
+        reports[1]
+        == "not replayed: it computes with numbers that change; the next recording follows them"
+    )
+    assert reports[2].startswith("recorded: ") and reports[3].startswith("replayed: ")
     explained = rabbet_compile.explain(rabbet.compile(lambda x: x * x.sum().item()))
     text = [str(explained(rabbet.ones(2))) for _ in range(3)][-1]
     assert "not replayed: reads the values of a tensor (item) at test_replay.py" in text

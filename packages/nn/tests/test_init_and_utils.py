@@ -166,7 +166,7 @@ def test_clipping_of_many_gradients(way, dtype, norm_type, monkeypatch):
         raise NotImplementedError
 
     if way == "one by one":
-        for name in ("_foreach_norm", "_foreach_scale", "_foreach_clamp"):
+        for name in ("_foreach_norm", "_foreach_divide", "_foreach_clamp"):
             monkeypatch.setattr(f"rabbet.nn.utils.clip_grad.{name}", missing)
     rng, params = np.random.default_rng(0), []
     empty = [] if norm_type == float("inf") else [(0,)]  # it has no largest element

@@ -524,18 +524,16 @@ void change_all(const Lists& lists, const Body& body) {
   lists.finish();
 }
 
-void scale_all(const rb::Args& a, double factor) {
+void divide_kernel(const rb::Args& a) {
   static const char* const names[] = {"tensors"};
   const Lists lists(a, names, 1, 0);
+  const RbTensor* divisor = a.optional_tensor(1);
+  if (!divisor || holds(a, 2)) return;
+  const double factor = 1 / value_of(*divisor);
   if (factor == 1) return;
   change_all(lists, [&](auto* x, int64_t n) {
     steps_for(x).scale(x, static_cast<std::remove_reference_t<decltype(*x)>>(factor), n);
   });
-}
-void scale_kernel(const rb::Args& a) { scale_all(a, a.real(1)); }
-void divide_kernel(const rb::Args& a) {
-  const RbTensor* divisor = a.optional_tensor(1);
-  if (divisor && !holds(a, 2)) scale_all(a, 1 / value_of(*divisor));
 }
 
 void clamp_kernel(const rb::Args& a) {
@@ -565,7 +563,6 @@ const rb::KernelSpec kKernels[] = {
     {"fused_radam.tensors", rb::wrap<radam_kernel<true>>, 0, kMaskFloat},
     {"foreach_norm", rb::wrap<norm_kernel>, 0, kMaskFloat},
     {"foreach_count", rb::wrap<count_kernel>, 0, kMaskFloat},
-    {"foreach_scale", rb::wrap<scale_kernel>, 0, kMaskFloat},
     {"foreach_divide", rb::wrap<divide_kernel>, 0, kMaskFloat},
     {"foreach_clamp", rb::wrap<clamp_kernel>, 0, kMaskFloat},
 };

@@ -28,7 +28,8 @@ struct Table {  // twin of the kernels'
 struct Now {  // twin of the kernels'
   const double* factors;
   int64_t width;
-  const float *lr, *divisor, *skip;
+  const double* divisor;
+  const float *lr, *skip;
 };
 
 // The memory is filled without gaps, in any order of dimensions.
@@ -175,14 +176,15 @@ class Given {
       : tensors_(tensors),
         factors_(a, tensors && at.factors ? at.first : a.nargs, RB_F64),
         lr_(a, tensors ? at.first + (at.factors != 0) : a.nargs, RB_F32),
-        divisor_(a, tensors ? at.first + (at.factors != 0) + 1 : a.nargs, RB_F32),
+        divisor_(a, tensors ? at.first + (at.factors != 0) + 1 : a.nargs, RB_F64),
         skip_(a, tensors ? at.first + (at.factors != 0) + 2 : a.nargs, RB_F32) {
     options.sign = a.boolean(at.maximize) ? -1 : 1;
     options.lr = a.real(at.lr);
     for (int k = 0; k < 3; ++k)
       options.factors[k] = !tensors && k < at.factors ? a.real(at.first + k) : 1;
-    now_ = {static_cast<double*>(factors_.data()), at.factors, static_cast<float*>(lr_.data()),
-            static_cast<float*>(divisor_.data()), static_cast<float*>(skip_.data())};
+    now_ = {static_cast<double*>(factors_.data()), at.factors,
+            static_cast<double*>(divisor_.data()), static_cast<float*>(lr_.data()),
+            static_cast<float*>(skip_.data())};
     if (!now_.factors) now_.width = 0;
   }
   /// A divisor and whether to skip, alone.
@@ -190,9 +192,9 @@ class Given {
       : tensors_(true),
         factors_(a, a.nargs, RB_F64),
         lr_(a, a.nargs, RB_F32),
-        divisor_(a, divisor, RB_F32),
+        divisor_(a, divisor, RB_F64),
         skip_(a, divisor + 1, RB_F32),
-        now_{nullptr, 0, nullptr, static_cast<float*>(divisor_.data()),
+        now_{nullptr, 0, static_cast<double*>(divisor_.data()), nullptr,
              static_cast<float*>(skip_.data())} {
     options.sign = 1;
   }
@@ -349,11 +351,6 @@ void count_kernel(const rb::Args& a) {
   });
 }
 
-void scale_kernel(const rb::Args& a) {
-  const Lists lists(a, {"tensors"}, 0);
-  if (a.real(1) == 1) return;
-  run(lists, "RB_OPTIM(Scale, 0, 0)\n", {{a.real(1)}});
-}
 void divide_kernel(const rb::Args& a) {
   const Lists lists(a, {"tensors"}, 0);
   const Given given(a, 1);
@@ -406,7 +403,6 @@ const rb::KernelSpec kKernels[] = {
     {"fused_radam.tensors", rb::wrap<radam_kernel<true>>, 0, kFloat},
     {"foreach_norm", rb::wrap<norm_kernel>, 0, kFloat},
     {"foreach_count", rb::wrap<count_kernel>, 0, kFloat},
-    {"foreach_scale", rb::wrap<scale_kernel>, 0, kFloat},
     {"foreach_divide", rb::wrap<divide_kernel>, 0, kFloat},
     {"foreach_clamp", rb::wrap<clamp_kernel>, 0, kFloat},
 };

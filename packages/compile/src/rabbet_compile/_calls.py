@@ -599,6 +599,12 @@ def _type(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -> None:
     watch.type_of(args[0])
 
 
+def _identity(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -> None:
+    item = args[0]
+    if type(item) in ATOMS or not watch.is_old(item):
+        watch.refuse(f"asks for the id of a {type(item).__name__} that another call may not get")
+
+
 def _next(watch: Any, frame: Any, args: Args, named: dict[str, Any]) -> None:
     if watch.is_old(args[0]):
         watch.refuse(f"goes on with a {type(args[0]).__name__} that was there before")
@@ -645,7 +651,7 @@ _TABLE: dict[Any, Handler] = {
     OrderedDict: _iterate_all, deque: _iterate_all, defaultdict: _iterate_all,
     abs: _number, round: _number, divmod: _operands, pow: _operands, int: _number, float: _number, complex: _number,
     bool: lambda w, f, a, n: w.truth(a[0]) if a else None, range: _operands, slice: _nothing, ord: _operands, chr: _operands,
-    str: _texts, repr: _texts, format: _texts, callable: lambda w, f, a, n: w.type_of(a[0]),
+    id: _identity, str: _texts, repr: _texts, format: _texts, callable: lambda w, f, a, n: w.type_of(a[0]),
     super: _nothing, object: _nothing, property: _nothing, staticmethod: _nothing, classmethod: _nothing,
     functools.partial: _nothing, functools.reduce: _reduce,
     _C.tensor: _tensor_of_data,

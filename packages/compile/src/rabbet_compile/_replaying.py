@@ -35,7 +35,7 @@ class Replayed:
         variants: the recorded programs.
         reason: why no further call will be recorded; None while calls are.
         refusal: why the last recorded call cannot be replayed; None if it can.
-        last: "recorded" if the last call that was not replayed was recorded, otherwise "run".
+        last: "recorded" if the last call that was not replayed became a variant, otherwise "run".
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -60,7 +60,7 @@ class Replayed:
         if not self._is_due(args, kwargs) or not _lock.acquire(blocking=False):
             self.last = "run"
             return self.in_region(*args, **kwargs)
-        _here.recording, self.last = True, "recorded"
+        _here.recording, self.last = True, "run"
         try:
             with region():
                 return self._record(args, kwargs)
@@ -96,7 +96,8 @@ class Replayed:
             return found.result
         self._refusals, self.reason = 0, None
         if found.varying:
-            self._varying.update(found.varying)  # the next recording follows these numbers
+            self._varying.update(found.varying)
+            self.refusal = "it computes with numbers that change; the next recording follows them"
         else:
             self._found = found
         return found.result
@@ -120,6 +121,7 @@ class Replayed:
             return
         self.variants.add(found.spec)
         self._guards.append(found.guards)
+        self.last = "recorded"
 
     def _give_up(self) -> None:
         name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
@@ -141,7 +143,7 @@ class Replayed:
         if self.variants.runs > runs:
             first = self.variants.failed()[0][0]
             return f"replayed: {len(self._guards[first])} guards; {count} variants, {self.variants.runs} replays so far"
-        if self.last == "recorded" and self.refusal is None:
+        if self.last == "recorded":
             return f"recorded: {len(self._guards[-1])} guards; later calls are replayed"
         why = self.reason or self.refusal
         if why is not None:

@@ -84,11 +84,12 @@ class NAdam(Moments):
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], states: list[Any]
     ) -> None:
         # Equal numbers of steps may have seen different betas; then one parameter at a time.
-        if len({state["mu_product"] for state in states}) > 1:
+        first = states[0]["mu_product"]
+        if any(state["mu_product"] != first for state in states):
             for one in zip(params, grads, states, strict=True):
                 self._step_fused(group, *([item] for item in one))
             return
-        now = {**states[0]}
+        now = {"step": states[0]["step"], "mu_product": first}
         arguments = self._arguments(group, as_number(group["lr"]), params, grads, states)
         self._fused(*arguments, *self._factors(group, now))
         for state in states:

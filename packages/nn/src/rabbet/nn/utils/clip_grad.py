@@ -14,7 +14,7 @@ from rabbet.autograd import no_grad
 from .._accumulate import accumulation_dtype, widened
 from ..functional.distance import vector_norm
 
-_foreach_norm, _foreach_scale = ops.foreach_norm, ops.foreach_scale
+_foreach_norm, _foreach_divide = ops.foreach_norm, ops.foreach_divide
 _foreach_clamp = ops.foreach_clamp
 
 
@@ -92,7 +92,8 @@ def clip_grads_with_norm_(
             return
         if _serves_lists(grads):
             with suppress(NotImplementedError):
-                _foreach_scale(grads, factor.item())
+                # In float64 the reciprocal of the reciprocal rounds to the factor again.
+                _foreach_divide(grads, factor.to(grads[0].device, rabbet.float64).reciprocal())
                 return
         for grad in grads:
             grad.mul_(factor.to(device=grad.device, dtype=grad.dtype))

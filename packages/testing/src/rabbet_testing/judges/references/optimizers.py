@@ -141,11 +141,6 @@ def _foreach_norm(tensors: Any, ord: float) -> Any:
     return np.array([np.linalg.norm(t.reshape(-1), ord) for t in tensors])
 
 
-@defines("foreach_scale")
-def _foreach_scale(tensors: Any, factor: float) -> Any:
-    return tuple(t * factor for t in tensors)
-
-
 @defines("foreach_clamp")
 def _foreach_clamp(tensors: Any, low: float, high: float) -> Any:
     return tuple(np.clip(t, low, high) for t in tensors)
