@@ -25,6 +25,58 @@ def test_integrals(dim):
     assert running.shape[dim] == y.shape[dim] - 1
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 50])
+def test_integrals_at_equal_distances(n):
+    y = numbers(3, n)
+    want = 0.3 * (y[:, 1:] + y[:, :-1]).sum(1) / 2
+    for dtype, tolerance in ((rabbet.float64, 1e-12), (rabbet.float16, 2e-3)):
+        got = rabbet.trapezoid(rabbet.tensor(y, dtype=dtype), dx=0.3)
+        assert got.dtype is dtype
+        np.testing.assert_allclose(got.numpy(), want, tolerance, 10 * tolerance)
+    y[:, 0] = inf
+    assert rabbet.trapezoid(rabbet.tensor(y)).tolist() == [0.0 if n == 1 else inf] * 3
+    whole = rabbet.arange(n, dtype=rabbet.int32)
+    assert rabbet.trapezoid(whole).item() == (n - 1) ** 2 / 2
+    leaf = rabbet.ones(n, dtype=rabbet.float64, requires_grad=True)
+    rabbet.trapezoid(leaf, dx=2).backward()
+    ends = [1.0] + [2.0] * (n - 2) + [1.0]
+    assert leaf.grad.tolist() == ([0.0] if n == 1 else ends)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("spacing", [1, 0.3, [2.0, -0.5]])
+def test_slopes_at_equal_distances(order, spacing):
+    x = numbers(5, 7)
+    each = spacing if isinstance(spacing, list) else [spacing]
+    want = np.gradient(x, *each, edge_order=order)
+    got = rabbet.gradient(rabbet.tensor(x), spacing=spacing, edge_order=order)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a.numpy(), b, 1e-12, 1e-12)
+    # An infinite sample is not its own neighbour.
+    (slopes,) = rabbet.gradient(rabbet.tensor([1.0, 2.0, inf, 4.0, 6.0]), edge_order=order)
+    assert slopes[2].item() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((8, 8), (6, 3)),
+        ((3, 4, 5), (6, 2)),
+        ((6, 5), (2, 5, 2)),
+        ((5, 0), (6, 3)),
+        ((9, 2), (9, 1)),
+    ],
+)
+def test_kronecker_products_of_short_rows(left, right):
+    a, b = numbers(*left), numbers(*right, seed=1)
+    x, y = (rabbet.tensor(v, requires_grad=True) for v in (a, b))
+    product = rabbet.kron(x, y)
+    np.testing.assert_array_equal(product.detach().numpy(), np.kron(a, b))
+    product.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.full(left, b.sum()), 1e-10, 1e-10)
+    np.testing.assert_allclose(y.grad.numpy(), np.full(right, a.sum()), 1e-10, 1e-10)
+
+
 @pytest.mark.parametrize("offset", [-2, 0, 1, 9])
 def test_indices_of_triangles(offset):
     lower, upper = rabbet.tril_indices(4, 3, offset), rabbet.triu_indices(4, 3, offset)

@@ -135,12 +135,29 @@ def _no_dim(dim: int, input: Tensor) -> int:
     )
 
 
+def _along_even(x: Tensor, dim: int, step: Any, edge_order: int) -> Tensor:
+    """The slopes of samples that are `step` apart."""
+    count = x.shape[dim]
+
+    def slope(place: int) -> Tensor:
+        return (x.narrow(dim, place + 1, 1) - x.narrow(dim, place, 1)) / step
+
+    inner = (x.narrow(dim, 2, count - 2) - x.narrow(dim, 0, count - 2)) / (2 * step)
+    first, last = slope(0), slope(count - 2)
+    if edge_order == 2:
+        first = first + (first - slope(1)) / 2
+        last = last + (last - slope(count - 3)) / 2
+    return rabbet.cat([first, inner, last], dim)
+
+
 def _along(x: Tensor, dim: int, step: Any, edge_order: int) -> Tensor:
     count = x.shape[dim]
 
     def at(start: int, length: int = 1) -> Tensor:
         return x.narrow(dim, start % count, length)
 
+    if not isinstance(step, Tensor) and (x.is_complex() or not isinstance(step, complex)):
+        return _along_even(x, dim, step, edge_order)
     if isinstance(step, Tensor):
         between = step.to(x.dtype).diff()
         widths = between.reshape([-1] + [1] * (x.ndim - 1 - dim))

@@ -16,9 +16,24 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     ndim = max(input.ndim, other.ndim)
     a = input.reshape([1] * (ndim - input.ndim) + list(input.shape))
     b = other.reshape([1] * (ndim - other.ndim) + list(other.shape))
-    left = a.reshape([s for size in a.shape for s in (size, 1)])
-    right = b.reshape([s for size in b.shape for s in (1, size)])
-    return (left * right).reshape([s * t for s, t in zip(a.shape, b.shape, strict=True)])
+    shape = [s * t for s, t in zip(a.shape, b.shape, strict=True)]
+    if ndim > 1 and 1 < b.shape[-1] < _SHORT_ROW and min(_rows(a), _rows(b)) > _FEW_ROWS:
+        # Short rows make slow loops: the factors have rows as long as the result's.
+        a = a.unsqueeze(-1).expand([*a.shape, b.shape[-1]])
+        b = b.unsqueeze(-2).expand([*b.shape[:-1], *a.shape[-2:]])
+        a, b = a.flatten(-2), b.flatten(-2)
+        ndim -= 1
+    left = a.reshape([s for size in a.shape[:ndim] for s in (size, 1)] + list(a.shape[ndim:]))
+    right = b.reshape([s for size in b.shape[:ndim] for s in (1, size)] + list(b.shape[ndim:]))
+    return (left * right).reshape(shape)
+
+
+_SHORT_ROW = 64
+_FEW_ROWS = 4
+
+
+def _rows(t: Tensor) -> int:
+    return math.prod(t.shape[:-1])
 
 
 def tensordot(a: Tensor, b: Tensor, dims_a: Sequence[int], dims_b: Sequence[int]) -> Tensor:
