@@ -239,6 +239,55 @@ void max_adapted(const Volumes& v, const Adapted& rule, int64_t z, int64_t r, co
   }
 }
 
+template <class T>
+void take_windows(const T* row, int64_t n, int64_t step, int64_t taps, int64_t dilation, T* values,
+                  int64_t* indices, int64_t place) {
+  if constexpr (kTabled<T>) {
+    pool_table(T()).max_windows(row, n, step, taps, dilation, values, indices, place);
+  } else {
+    max_windows<T, compute_t<T>>(row, n, step, taps, dilation, values, indices, place);
+  }
+}
+
+// Whether the windows are short and lie along the rows, so that an output row sees one input row.
+// Places in a window count in int32.
+bool are_short(const Volumes& v, const Window& w) {
+  constexpr int64_t kMostTaps = 16;
+  return w.kernel[0] == 1 && w.kernel[1] == 1 && w.kernel[2] > 1 && w.kernel[2] <= kMostTaps &&
+         v.in[2] <= INT32_MAX;
+}
+// The windows at the ends of a row see less of it than those between.
+template <class T>
+void max_short(const Volumes& v, const Window& w, int64_t row, const T* from, T* values,
+               int64_t* indices) {
+  using C = compute_t<T>;
+  const int64_t cols = v.out[2], taps = w.kernel[2], s = w.stride[2], pad = w.padding[2];
+  const T* line = from + row * v.in[2];
+  const int64_t begin = std::min(cols, ceil_div(pad, s));
+  const int64_t room = v.in[2] + pad - (taps - 1) * w.dilation[2] - 1;
+  const int64_t end = room < 0 ? begin : std::clamp(room / s + 1, begin, cols);
+  const auto scan = [&](int64_t first, int64_t last) {
+    for (int64_t c = first; c < last; ++c) {
+      const Span span = w.span(v, 2, c);
+      values[c] = line[span.begin];
+      indices[c] = row * v.in[2] + span.begin;
+      for (int64_t k = 1; k < span.count; ++k) {
+        const int64_t i = span.begin + k * span.step;
+        const C value = C(line[i]);
+        if (!(value > C(values[c])) && value == value) continue;
+        values[c] = line[i];
+        indices[c] = row * v.in[2] + i;
+      }
+    }
+  };
+  scan(0, begin);
+  const int64_t place = begin * s - pad;
+  if (begin < end)
+    take_windows(line + place, end - begin, s, taps, w.dilation[2], values + begin, indices + begin,
+                 row * v.in[2] + place);
+  scan(end, cols);
+}
+
 // I: int32 where it counts all elements of a volume.
 template <class T, class I, class Rule>
 void max_volumes(const Volumes& v, const Rule& rule, const T* data, T* values, int64_t* indices) {
@@ -248,10 +297,22 @@ void max_volumes(const Volumes& v, const Rule& rule, const T* data, T* values, i
   for (int64_t c = 0; c < cols; ++c) first[c] = static_cast<I>(rule.span(v, 2, c).begin);
   for_volumes(v, 4 * (v.in_size() + v.out_size()), [&](int64_t volume) {
     const T* from = data + volume * v.in_size();
+    int64_t out = volume * v.out_size();
+    if constexpr (Rule::kRegular) {
+      if (are_short(v, rule)) {
+        for (int64_t z = 0; z < v.out[0]; ++z) {
+          for (int64_t r = 0; r < v.out[1]; ++r, out += cols) {
+            for_rows(v, rule, z, r, [&](int64_t row) {
+              max_short(v, rule, row, from, values + out, indices + out);
+            });
+          }
+        }
+        return;
+      }
+    }
     const int64_t places = Rule::kRegular ? cols : v.in[2];
     const rb::Scratch<C> best(places);
     const rb::Scratch<I> at(places);
-    int64_t out = volume * v.out_size();
     for (int64_t z = 0; z < v.out[0]; ++z) {
       for (int64_t r = 0; r < v.out[1]; ++r, out += cols) {
         if constexpr (!Rule::kRegular) {

@@ -5,8 +5,9 @@
 namespace rbcpu {
 namespace {
 template <class T>
-constexpr PoolTable<T> kTable = {max_row<T, T, int32_t>, max_channels<T, T, int32_t>, add_row<T, T>,
-                                 spread_row<T>, sum_run<T, T>};
+constexpr PoolTable<T> kTable = {
+    max_row<T, T, int32_t>, max_windows<T, T>, max_channels<T, T, int32_t>,
+    add_row<T, T>,          spread_row<T>,     sum_run<T, T>};
 }  // namespace
 
 extern const PoolTables RB_LEVEL_NAME(pool_table) = {kTable<float>, kTable<double>};
