@@ -26,12 +26,12 @@ int same(const LoopArgs* a) {
     std::fill_n(reinterpret_cast<T*>(a->out), n, c);
     return 0;
   }
-  if (so == sizeof(T) && si == -static_cast<int64_t>(sizeof(T))) {
-    const T* x = reinterpret_cast<const T*>(a->in[0]) - (n - 1);
-    T* r = reinterpret_cast<T*>(a->out);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) r[i] = x[n - 1 - i];
-    return 0;
+  if constexpr (sizeof(T) <= sizeof(uint64_t)) {
+    if (so == sizeof(T) && si == -static_cast<int64_t>(sizeof(T))) {
+      RB_PICK_LEVEL(convert_table)
+          .reverse[__builtin_ctz(sizeof(T))](a->out, a->in[0] + (n - 1) * si, n);
+      return 0;
+    }
   }
   const char* x = a->in[0];
   char* r = a->out;

@@ -1,5 +1,5 @@
 // Loops that convert, per level (convert_simd.cpp): casts between the common dtypes, the 16-bit
-// floats by way of float32, and selection by a mask.
+// floats by way of float32, selection by a mask, and copies in the opposite order.
 #pragma once
 #include "common/loops.h"
 #include "rabbet/abi.h"
@@ -24,6 +24,8 @@ struct ConvertTable {
   Loop casts[kCastCount][kCastCount];  // [to][from]; null on the diagonal
   Loop f16, bf16;                      // ctx: a HalfContext
   Loop select[4];                      // by log2 of the bytes: mask, yes, no
+  // By log2 of the bytes: `n` dense elements in the opposite order.
+  void (*reverse[4])(char* to, const char* from, int64_t n);
 };
 extern const ConvertTable convert_table_v2, convert_table_v3, convert_table_v4;
 

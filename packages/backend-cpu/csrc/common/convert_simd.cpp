@@ -121,6 +121,13 @@ int select(const LoopArgs* a) {
   return 0;
 }
 
+template <class T>
+void reverse(char* to, const char* from, int64_t n) {
+  const T* __restrict x = reinterpret_cast<const T*>(from);
+  T* __restrict r = reinterpret_cast<T*>(to);
+  for (int64_t i = 0; i < n; ++i) r[i] = x[n - 1 - i];
+}
+
 }  // namespace
 
 namespace rbcpu {
@@ -135,5 +142,6 @@ extern const ConvertTable RB_LEVEL_NAME(convert_table) = {
      RB_CASTS(BF16), RB_CASTS(float), RB_CASTS(double)},
     &half_loop<F16>,
     &half_loop<BF16>,
-    {&select<uint8_t>, &select<uint16_t>, &select<uint32_t>, &select<uint64_t>}};
+    {&select<uint8_t>, &select<uint16_t>, &select<uint32_t>, &select<uint64_t>},
+    {&reverse<uint8_t>, &reverse<uint16_t>, &reverse<uint32_t>, &reverse<uint64_t>}};
 }  // namespace rbcpu

@@ -1,5 +1,8 @@
-// flip, roll, cat, pad_constant, tril, triu, slice_scatter, diagonal_scatter: copies of parts.
+// flip, roll, cat, padding, join_diagonal, tril, triu, slice_scatter, diagonal_scatter: copies of
+// parts.
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "common/kernels.h"
 #include "common/view.h"
@@ -91,6 +94,83 @@ void pad_constant_kernel(const rb::Args& a) {
   }
   copy_view(to, from);
 }
+
+// Matrices after each other along the diagonal, zeros beside them.
+void join_diagonal_kernel(const rb::Args& a) {
+  const View out = view_of(a.ret());
+  const auto parts = a.tensors(0);
+  const auto rows = a.ints(1), columns = a.ints(2);
+  for (uint32_t i = 0; i < parts.len; ++i) {
+    const RbTensor& part = *parts[i];
+    if (part.ndim != 2 || out.ndim != 2 || rows.len != parts.len || columns.len != parts.len ||
+        rows[i] < 0 || columns[i] < 0 || rows[i] + part.shape[0] > out.shape[0] ||
+        columns[i] + part.shape[1] > out.shape[1]) {
+      rb::fail(RB_E_ARG, "%s: matrix %u does not fit the result", a.op_name(), i);
+    }
+    const View band = narrowed(out, 0, rows[i], part.shape[0]);
+    const int64_t end = columns[i] + part.shape[1];
+    fill_view(narrowed(band, 1, 0, columns[i]), rb::int_value(0));
+    copy_view(narrowed(band, 1, columns[i], part.shape[1]), view_of(part));
+    fill_view(narrowed(band, 1, end, out.shape[1] - end), rb::int_value(0));
+  }
+}
+
+// Where the elements of a padded dimension come from.
+enum class Border { kReflect, kReplicate, kCircular };
+int64_t border_place(Border border, int64_t i, int64_t size, int64_t before, int64_t after) {
+  if (border == Border::kReflect) return size - 1 - std::abs(size - 1 - std::abs(i));
+  if (border == Border::kReplicate) return std::clamp<int64_t>(i, 0, size - 1);
+  // What negative widths take away is gone before the rest wraps around.
+  const int64_t first = std::max<int64_t>(-before, 0),
+                kept = size - std::max<int64_t>(-after, 0) - first;
+  return kept <= 0 ? -1 : ((i - first) % kept + kept) % kept + first;
+}
+
+// Run by run of places that follow each other upwards, downwards or not at all, recursively in the
+// dimensions before.
+void pad_runs(const rb::Args& a, Border border, View to, View from, const rb::Span<int64_t>& pad,
+              uint32_t pair) {
+  if (2 * pair >= pad.len) return copy_view(to, from);
+  const int d = from.ndim - 1 - static_cast<int>(pair);
+  const int64_t before = pad[2 * pair], after = pad[2 * pair + 1], size = from.shape[d];
+  const int64_t n = to.shape[d];
+  constexpr int64_t kShortRun = 8;  // shorter ones are faster column by column
+  const auto place = [&](int64_t i) {
+    const int64_t at = border_place(border, i - before, size, before, after);
+    if (at < 0 || at >= size)
+      rb::fail(RB_E_ARG, "%s: widths (%lld, %lld) are too large for a dimension of size %lld",
+               a.op_name(), static_cast<long long>(before), static_cast<long long>(after),
+               static_cast<long long>(size));
+    return at;
+  };
+  for (int64_t i = 0; i < n;) {
+    const int64_t first = place(i), step = i + 1 < n ? place(i + 1) - first : 1;
+    int64_t count = 1;
+    if (std::abs(step) <= 1) {
+      while (i + count < n && place(i + count) == first + count * step) ++count;
+      if (step < 1 && count < kShortRun) count = 1;
+    }
+    View run = narrowed(from, d, first, count);
+    run.strides[d] *= count > 1 ? step : 1;
+    pad_runs(a, border, narrowed(to, d, i, count), run, pad, pair + 1);
+    i += count;
+  }
+}
+void pad_with(const rb::Args& a, Border border) {
+  const View from = view_of(a.tensor(0)), to = view_of(a.ret());
+  const auto pad = a.ints(1);
+  if (pad.len % 2 || pad.len / 2 > static_cast<uint32_t>(from.ndim))
+    rb::fail(RB_E_ARG, "%s: expected (before, after) pairs for at most %d dimensions", a.op_name(),
+             from.ndim);
+  if (a.ret().numel == 0) return;
+  if (a.tensor(0).numel == 0)
+    rb::fail(RB_E_ARG, "%s: an input without elements has none to repeat", a.op_name());
+  pad_runs(a, border, to, from, pad, 0);
+}
+void pad_border_kernel(const rb::Args& a) {
+  pad_with(a, std::strcmp(a.str(2), "reflect") == 0 ? Border::kReflect : Border::kReplicate);
+}
+void pad_circular_kernel(const rb::Args& a) { pad_with(a, Border::kCircular); }
 
 template <bool Lower>
 void triangle_kernel(const rb::Args& a) {
@@ -210,6 +290,9 @@ const rb::KernelSpec kKernels[] = {
     {"roll", rb::wrap<roll_kernel>, RB_K_MOVES},
     {"cat", rb::wrap<cat_kernel>, RB_K_MOVES},
     {"pad_constant", rb::wrap<pad_constant_kernel>},
+    {"pad_border", rb::wrap<pad_border_kernel>, RB_K_MOVES},
+    {"pad_circular", rb::wrap<pad_circular_kernel>, RB_K_MOVES},
+    {"join_diagonal", rb::wrap<join_diagonal_kernel>},
     {"tril", rb::wrap<triangle_kernel<true>>},
     {"triu", rb::wrap<triangle_kernel<false>>},
     {"slice_scatter", rb::wrap<slice_scatter_kernel>, RB_K_MOVES},

@@ -177,15 +177,57 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     if not tensors:
         return _ops("empty")(1, 0)
     parts = _ops("atleast_2d.tensors")(tensors)
-    dtype, columns = parts[0].dtype, sum(p.size(1) for p in parts)
-    for p in parts[1:]:
-        dtype = _C.promote_types(dtype, p.dtype)
-    rows, before = [], 0
-    for p in parts:
-        widths = [before, columns - before - p.size(1)]
-        rows.append(_ops("pad_constant")(p.to(dtype), widths, 0))
-        before += p.size(1)
-    return _ops("cat")(rows, 0)
+    rows = list(itertools.accumulate((p.size(0) for p in parts), initial=0))
+    columns = list(itertools.accumulate((p.size(1) for p in parts), initial=0))
+    return _ops("join_diagonal")(parts, rows[:-1], columns[:-1], [rows[-1], columns[-1]])
+
+
+def join_diagonal(
+    tensors: Sequence[Tensor], rows: Sequence[int], columns: Sequence[int], shape: Sequence[int]
+) -> Tensor:
+    widths = [(c, shape[1] - c - t.size(1)) for t, c in zip(tensors, columns, strict=True)]
+    padded = [_ops("pad_constant")(t, w, 0) for t, w in zip(tensors, widths, strict=True)]
+    return _ops("cat")(padded, 0)
+
+
+def _border_places(size: int, before: int, after: int, mode: str, like: Tensor) -> Tensor:
+    """Where the elements of a padded dimension come from."""
+    i = _ops("arange")(-before, size + after, device=like.device)
+    if mode == "reflect":
+        return (size - 1) - ((size - 1) - i.abs()).abs()
+    if mode == "replicate":
+        return i.clamp(0, size - 1)
+    # What negative widths take away is gone before the rest wraps around.
+    first, last = max(-before, 0), size - max(-after, 0)
+    return (i - first).remainder(last - first) + first
+
+
+def _padded_dims(ndim: int, pad: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The dimensions that change, as (dim, before, after)."""
+    pairs = zip(pad[::2], pad[1::2], strict=True)
+    return [(ndim - 1 - i, *pair) for i, pair in enumerate(pairs) if any(pair)]
+
+
+def pad_border(input: Tensor, pad: Sequence[int], mode: str) -> Tensor:
+    padded = input
+    for dim, before, after in _padded_dims(input.ndim, pad):
+        places = _border_places(input.shape[dim], before, after, mode, input)
+        padded = padded.index_select(dim, places)
+    return input.clone() if padded is input else padded
+
+
+def pad_circular(input: Tensor, pad: Sequence[int]) -> Tensor:
+    return pad_border(input, pad, "circular")
+
+
+def pad_border_dx(g: Tensor, shape: Sequence[int], pad: Sequence[int], mode: str) -> Tensor:
+    x = g
+    for dim, before, after in _padded_dims(g.ndim, pad):
+        places = _border_places(shape[dim], before, after, mode, g)
+        summed = list(x.shape)
+        summed[dim] = shape[dim]
+        x = x.new_zeros(summed).index_add(dim, places, x)
+    return g.clone() if x is g else x
 
 
 def diag(input: Tensor, diagonal: int) -> Tensor:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import rabbet
 from rabbet import Tensor, ops
-from rabbet._functions import dense_format
 
 from .._accumulate import accumulated
 from ._dtypes import refuse
@@ -328,7 +327,7 @@ def pad(
         )
     if mode == "constant":
         return ops.pad_constant(input, widths, 0 if value is None else value)
-    if mode not in _SOURCES:
+    if mode not in _BORDERS:
         raise NotImplementedError(
             f"pad: expected mode 'constant', 'reflect', 'replicate' or 'circular', got {mode!r}"
         )
@@ -336,36 +335,17 @@ def pad(
         refuse("pad", input, rabbet.bool)
     if value is not None and value != 0:
         raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
-    kept = rabbet.contiguous_format if mode == "circular" else dense_format(input)
     for i in range(len(widths) // 2):
-        before, after = widths[2 * i], widths[2 * i + 1]
-        if before == 0 and after == 0:
-            continue
+        before, after = widths[2 * i : 2 * i + 2]
         dim = input.ndim - 1 - i
-        size = input.shape[dim]
-        _check_reach(mode, before, after, size, dim)
-        places = rabbet.arange(-before, size + after, device=input.device)
-        # What negative widths take away is gone before the rest wraps around.
-        first, last = max(-before, 0), size - max(-after, 0)
-        take = rabbet.index_select if mode == "circular" else ops.pad_along
-        input = take(input, dim, _SOURCES[mode](places, size, first, last))
-    return input.contiguous(memory_format=kept)
+        if before or after:
+            _check_reach(mode, before, after, input.shape[dim], dim)
+    if mode == "circular":
+        return ops.pad_circular(input, widths)
+    return ops.pad_border(input, widths, mode)
 
 
-def _reflected(i: Tensor, size: int, first: int, last: int) -> Tensor:
-    return (size - 1) - rabbet.abs(rabbet.abs(i) - (size - 1))
-
-
-def _nearest(i: Tensor, size: int, first: int, last: int) -> Tensor:
-    return rabbet.clamp(i, 0, size - 1)
-
-
-def _wrapped(i: Tensor, size: int, first: int, last: int) -> Tensor:
-    return rabbet.remainder(i - first, last - first) + first
-
-
-# Where the element at place `i`, which may lie outside, comes from.
-_SOURCES = {"reflect": _reflected, "replicate": _nearest, "circular": _wrapped}
+_BORDERS = ("reflect", "replicate", "circular")
 
 
 def _check_reach(mode: str, before: int, after: int, size: int, dim: int) -> None:
