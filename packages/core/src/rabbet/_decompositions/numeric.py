@@ -112,18 +112,19 @@ def combinations(input: Tensor, r: int, with_replacement: bool) -> Tensor:
     if r == 0:
         return input.new_empty([0])
     n, repeats = input.numel(), int(with_replacement)
-    chosen = _ops("arange")(n, device=input.device).unsqueeze(1)
+    columns = [_ops("arange")(n, device=input.device)]
     for k in range(2, r + 1):
         # Each row continues with every later place and, if places repeat, also with its last one.
-        last = chosen.select(1, -1)
-        following = n - 1 + repeats - last
+        following = n - 1 + repeats - columns[-1]
         ends = following.cumsum(0)
         total = math.comb(n + (k - 1) * repeats, k)
+        # How many rows end at or before each of the new ones.
+        marks = ends.new_zeros([total + 1]).index_add(0, ends, _ops("ones_like")(ends))
+        row = marks.cumsum(0).narrow(0, 0, total)
         rank = _ops("arange")(total, device=input.device)
-        row = _ops("searchsorted")(ends, rank, right=True)
         place = rank - (ends - n).index_select(0, row)
-        chosen = _ops("cat")([chosen.index_select(0, row), place.unsqueeze(1)], 1)
-    return input.index_select(0, chosen.reshape([-1])).reshape(chosen.shape)
+        columns = [*(c.index_select(0, row) for c in columns), place]
+    return _ops("stack")([input.index_select(0, c) for c in columns], 1)
 
 
 def vander(x: Tensor, N: int | None, increasing: bool) -> Tensor:
