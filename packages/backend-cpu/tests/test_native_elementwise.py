@@ -252,6 +252,21 @@ def test_float16_conversions_are_exact(host: Host) -> None:
         )
 
 
+def test_float16_roundings_and_nan_bits_in_runs_of_every_length(host: Host) -> None:
+    """The instructions round as half.h does, at each position of a run."""
+    edges = np.float32([65504, 65519.99, 65520, -np.inf, 6e-8, 2.98e-8, 2.99e-8, -1e-45, 6.1e-5])
+    nans = np.array([0x7F800001, 0x7FC12345, 0xFFBFFFFF, 0x7FA02000], np.uint32)
+    quiet = np.uint16(0x7E00) | (nans >> 16 & 0x8000 | nans >> 13 & 0x3FF).astype(np.uint16)
+    with np.errstate(all="ignore"):
+        want = np.concatenate([edges.astype(np.float16).view(np.uint16), quiet])
+    x = np.concatenate([edges, nans.view(np.float32)])
+    for n in [*range(1, 36), 530]:
+        for shift in range(0, len(x), 5):
+            at = (np.arange(n) + shift) % len(x)
+            got = host.filled("cast", [x[at], 0], (n,), "float16").view(np.uint16)
+            np.testing.assert_array_equal(got, want[at])
+
+
 def test_transposed_copies(host: Host) -> None:
     x = np.random.default_rng(8).normal(size=(3, 130, 67))
     for order in [(2, 1, 0), (0, 2, 1), (1, 0, 2)]:

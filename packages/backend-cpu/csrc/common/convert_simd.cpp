@@ -1,6 +1,7 @@
 // Loops that convert or select elements, once per instruction-set level (convert.h).
 #include "common/convert.h"
 #include "common/dtype.h"
+#include "common/half_runs.h"
 #include "common/level.h"
 
 namespace {
@@ -18,7 +19,10 @@ int cast(const LoopArgs* a) {
   if (so == sizeof(To) && si == sizeof(From)) {
     const From* from = reinterpret_cast<const From*>(x);
     To* __restrict to = reinterpret_cast<To*>(r);
-    for (int64_t i = 0; i < n; ++i) to[i] = rbcpu::convert<To>(from[i]);
+    if constexpr (std::is_same_v<From, float> && rbcpu::is_half_v<To>)
+      convert_run(from, to, n);
+    else
+      for (int64_t i = 0; i < n; ++i) to[i] = rbcpu::convert<To>(from[i]);
     return 0;
   }
   for (int64_t i = 0; i < n; ++i, x += si, r += so)
@@ -56,8 +60,7 @@ int half_loop(const LoopArgs* a) {
         b.in_stride[k] = 0;
       } else {
         if (stride == sizeof(H)) {
-          const H* x = reinterpret_cast<const H*>(from);
-          for (int64_t i = 0; i < b.n; ++i) in[k][i] = x[i];
+          convert_run(reinterpret_cast<const H*>(from), in[k], b.n);
         } else {
           for (int64_t i = 0; i < b.n; ++i)
             in[k][i] = *reinterpret_cast<const H*>(from + i * stride);
@@ -71,8 +74,7 @@ int half_loop(const LoopArgs* a) {
       b.out_stride = sizeof(float);
       status |= half.loop(&b);
       if (a->out_stride == sizeof(H)) {
-        H* r = reinterpret_cast<H*>(to);
-        for (int64_t i = 0; i < b.n; ++i) r[i] = H(out[i]);
+        convert_run(out, reinterpret_cast<H*>(to), b.n);
       } else {
         for (int64_t i = 0; i < b.n; ++i) *reinterpret_cast<H*>(to + i * a->out_stride) = H(out[i]);
       }

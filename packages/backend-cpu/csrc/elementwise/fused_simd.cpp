@@ -1,5 +1,5 @@
 // Loops of the fused kernels, once per instruction-set level.
-#include "common/half.h"
+#include "common/half_runs.h"
 #include "common/level.h"
 #include "common/scalar.h"
 #include "elementwise/fused.h"
@@ -116,8 +116,7 @@ int fused(const LoopArgs* a) {
       if (same && stride == sizeof(S)) {
         in[k] = reinterpret_cast<const T*>(x);
       } else if (stride == sizeof(S)) {
-        const S* from = reinterpret_cast<const S*>(x);
-        for (int64_t i = 0; i < n; ++i) chunk[k][i] = static_cast<T>(from[i]);
+        convert_run(reinterpret_cast<const S*>(x), chunk[k], n);
       } else {
         for (int64_t i = 0; i < n; ++i)
           chunk[k][i] = static_cast<T>(*reinterpret_cast<const S*>(x + i * stride));
@@ -130,8 +129,7 @@ int fused(const LoopArgs* a) {
     }
     run_body(c.body, n, out, in, p);
     if (a->out_stride == sizeof(S)) {
-      S* to = reinterpret_cast<S*>(r);
-      for (int64_t i = 0; i < n; ++i) to[i] = S(out[i]);
+      convert_run(out, reinterpret_cast<S*>(r), n);
     } else {
       for (int64_t i = 0; i < n; ++i) *reinterpret_cast<S*>(r + i * a->out_stride) = S(out[i]);
     }
