@@ -176,6 +176,23 @@ def test_searchsorted(host: Host, rng: np.random.Generator) -> None:
         same(host.filled("searchsorted", [keys, wanted, right], (33,), "int64"), want)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int64"])
+def test_searchsorted_side_by_side(host: Host, rng: np.random.Generator, dtype: str) -> None:
+    """Whole blocks of searches and parts of them, in keys of every length; NaN counts as largest."""
+    for n in (0, 1, 2, 3, 5, 8, 100):
+        keys = rng.integers(-9, 9, n).astype(dtype)
+        if dtype.startswith("float") and n > 2:
+            keys[:2] = np.nan
+        keys = np.sort(keys)
+        for count in (1, 31, 32, 33, 3000):
+            wanted = rng.integers(-11, 11, count).astype(dtype)
+            if dtype.startswith("float"):
+                wanted[::7] = np.nan
+            for right in (False, True):
+                want = np.searchsorted(keys, wanted, "right" if right else "left")
+                same(host.filled("searchsorted", [keys, wanted, right], (count,), "int64"), want)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_movement(host: Host, rng: np.random.Generator, dtype: str) -> None:
     base = random_array(rng, dtype, (3, 4, 5))

@@ -8,25 +8,46 @@
 namespace rbcpu {
 namespace {
 
-template <class C>
-bool before(C a, C b) {  // NaN counts as the largest
-  return (a < b) | (is_nan(b) & !is_nan(a));
-}
+constexpr int kBlock = 32;
 
-// The number of sorted keys before the value, including equal keys if `Right`. The steps have no
-// branches that depend on the value, so the processor overlaps the searches of several values.
+// The number of keys below each of kBlock values, or not above it if `Right`; no key is NaN. The
+// searches run side by side: all take the same steps, none of which branches.
 template <bool Right, class C>
-int64_t place_of(C value, const C* keys, int64_t n) {
-  const auto passes = [value](C key) { return Right ? !before(value, key) : before(key, value); };
-  if (n == 0) return 0;
-  const C* base = keys;
+void search_block(const C* keys, int64_t n, const C* value, int64_t* found) {
+  const auto passes = [](C key, C x) { return Right ? key <= x : key < x; };
+  std::fill_n(found, kBlock, 0);
   for (int64_t rest = n; rest > 1;) {
     const int64_t half = rest / 2;
-    base += half & -static_cast<int64_t>(passes(base[half - 1]));
+    for (int k = 0; k < kBlock; ++k)
+      found[k] += half & -static_cast<int64_t>(passes(keys[found[k] + half - 1], value[k]));
     rest -= half;
   }
-  return base - keys + passes(*base);
+  for (int k = 0; k < kBlock && n > 0; ++k) found[k] += passes(keys[found[k]], value[k]);
 }
+
+// Sorted keys, of which those that are NaN count as the largest.
+template <class C>
+struct Keys {
+  const C* keys;
+  int64_t n, numbers;  // numbers: those before the first NaN
+
+  Keys(const C* keys, int64_t n) : keys(keys), n(n), numbers(n) {
+    while (numbers > 0 && is_nan(keys[numbers - 1])) --numbers;
+  }
+  template <class T>
+  void find(const T* value, int64_t values, bool right, int64_t* found) const {
+    for (int64_t i = 0; i < values; i += kBlock) {
+      const int count = static_cast<int>(std::min<int64_t>(kBlock, values - i));
+      C x[kBlock] = {};
+      int64_t place[kBlock];
+      for (int k = 0; k < count; ++k) x[k] = C(value[i + k]);
+      right ? search_block<true>(keys, numbers, x, place)
+            : search_block<false>(keys, numbers, x, place);
+      for (int k = 0; k < count; ++k)
+        found[i + k] = is_nan(x[k]) ? (right ? n : numbers) : place[k];
+    }
+  }
+};
 
 void searchsorted_kernel(const rb::Args& a) {
   const RbTensor& sorted = a.tensor(0);
@@ -51,10 +72,10 @@ void searchsorted_kernel(const rb::Args& a) {
     rb::Scratch<C> keys(n);
     const T* from = static_cast<const T*>(sorted.data);
     for (int64_t i = 0; i < n; ++i) keys[i] = C(from[i * sorted.strides[0]]);
+    const Keys<C> sorted_keys(keys.data(), n);
     const T* x = reinterpret_cast<const T*>(wanted.data());
     rb::parallel_for(out.numel, 2048, [&](int64_t begin, int64_t end) {
-      const auto place = right ? place_of<true, C> : place_of<false, C>;
-      for (int64_t i = begin; i < end; ++i) found[i] = place(C(x[i]), keys.data(), n);
+      sorted_keys.find(x + begin, end - begin, right, found.data() + begin);
     });
   });
   copy_view(view_of(out), dense_view(found.data(), RB_I64, view_of(out)));
