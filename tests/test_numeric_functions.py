@@ -406,3 +406,31 @@ def test_inverse_hyperbolic_functions_of_complex_numbers():
     for name in ("asinh", "acosh", "atanh", "sinc"):
         assert rabbet.autograd.gradcheck(getattr(rabbet, name), (w,))
     np.testing.assert_allclose(rabbet.sinc(rabbet.tensor(z)).numpy(), np.sinc(z), 1e-13)
+
+
+@pytest.mark.parametrize("categories", [1, 2, 3, 7, 8, 9, 100])
+def test_multinomial_draws_by_the_sums_of_weights(categories):
+    weights = np.random.default_rng(categories).uniform(size=(4, categories))
+    weights[1, 1:] = 0
+    weights[2, :-1] = 0
+    rabbet.manual_seed(3)
+    got = rabbet.multinomial(rabbet.tensor(weights), 500, True).numpy()
+    rabbet.manual_seed(3)
+    draws = rabbet.rand(4, 500, dtype=rabbet.float64).numpy()
+    edges = np.cumsum(weights / weights.sum(1, keepdims=True), 1)
+    for row, edge, draw in zip(got, edges, draws, strict=True):
+        want = np.searchsorted(edge, draw, "right").clip(max=categories - 1)
+        assert (row != want).mean() < 0.01  # the sums may differ in their last bits
+    assert (got[1] == 0).all()
+    assert (got[2] == categories - 1).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_frexp_of_all_exponents(dtype):
+    digits = np.finfo(dtype).nmant + 1
+    x = np.ldexp(1.5, np.arange(np.finfo(dtype).minexp - digits + 2, np.finfo(dtype).maxexp))
+    x = np.concatenate([x, -x, [0.0, -0.0]]).astype(dtype)
+    mantissa, exponent = rabbet.frexp(rabbet.tensor(x))
+    want, power = np.frexp(x)
+    np.testing.assert_array_equal(mantissa.numpy(), want)
+    np.testing.assert_array_equal(exponent.numpy(), power)

@@ -198,6 +198,18 @@ def assert_all(condition: Tensor, message: str) -> Tensor:
     return condition.clone()
 
 
+def _edges_reached(edges: Tensor, draws: Tensor) -> Tensor:
+    """How many of the ascending edges of its row each draw has reached, at most all but one."""
+    last = edges.size(1) - 1
+    reached = _ops("zeros_like")(draws, dtype=_C.int64)
+    step = 1 << (edges.size(1).bit_length() - 1)
+    while step:  # beyond the last edge only where that is reached
+        at = (reached + (step - 1)).clamp(max=last)
+        reached = reached + (edges.gather(1, at) <= draws) * step
+        step //= 2
+    return reached.clamp(max=last)
+
+
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool, *, generator: Generator | None
 ) -> Tensor:
@@ -223,7 +235,7 @@ def multinomial(
     if replacement:
         edges = (weights / weights.sum(1, True)).double().cumsum(1)
         draws = _ops("rand")(weights.size(0), num_samples, **draw)
-        picked = (draws.unsqueeze(2) >= edges.unsqueeze(1)).sum(2).clamp(max=categories - 1)
+        picked = _edges_reached(edges, draws)
     else:  # the largest of u ** (1 / w): Efraimidis and Spirakis 2006
         require(
             (weights > 0).sum(1) >= num_samples,

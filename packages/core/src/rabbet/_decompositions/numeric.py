@@ -244,7 +244,7 @@ def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
     exponent = where(small, exponent - digits, exponent)
     plain = (x == 0) | _ops("isfinite")(x).logical_not()
     exponent = where(plain, 0, exponent).to(_C.int32)
-    half = exponent // 2
+    half = exponent >> 1  # rounds down, as // does, without a division
     powers = [(e.to(bits.dtype) + bias << digits).view(x.dtype) for e in (-half, half - exponent)]
     return input * powers[0] * powers[1], exponent
 
