@@ -280,6 +280,32 @@ def test_bags_of_rows(mode, padding_idx):
     assert rabbet.autograd.gradcheck(call, (x[0].detach().requires_grad_(),))
 
 
+@pytest.mark.parametrize("padding_idx", [None, 1, -1])
+@pytest.mark.parametrize("mode", ["sum", "mean", "weighted"])
+def test_bags_of_one_size(mode, padding_idx):
+    tables = numbers(2, 5, 3)
+    index = np.array([[0, 1, 2, 3], [4, 4, 1, 0], [1, 4, 1, 4]])
+    factors = numbers(3, 4) if mode == "weighted" else np.ones((3, 4))
+
+    def call(t, w=None):
+        chosen = {"mode": "sum" if mode == "weighted" else mode, "padding_idx": padding_idx}
+        return F.embedding_bag(rabbet.tensor(index), t, per_sample_weights=w, **chosen)
+
+    counted = np.ones_like(index) if padding_idx is None else index != padding_idx % 5
+    given = (rabbet.tensor(factors, requires_grad=True),) if mode == "weighted" else ()
+    want = np.stack([np.einsum("bi,bij->bj", factors * counted, t[index]) for t in tables])
+    if mode == "mean":
+        want = want / np.maximum(counted.sum(1), 1)[:, None]
+    x = rabbet.tensor(tables, requires_grad=True)
+    np.testing.assert_allclose(call(x[0], *given).detach().numpy(), want[0], 1e-12)
+    np.testing.assert_allclose(
+        rabbet.vmap(lambda t: call(t, *given))(x).detach().numpy(), want, 1e-12
+    )
+    assert rabbet.autograd.gradcheck(call, (x[0].detach().requires_grad_(), *given))
+    none = F.embedding_bag(rabbet.zeros(2, 0, dtype=rabbet.int64), x[0], mode="mean")
+    assert none.tolist() == [[0] * 3] * 2
+
+
 def test_bags_that_differ_between_examples():
     table = rabbet.tensor(numbers(5, 3))
     index = rabbet.tensor([[0, 1, 2, 3], [4, 4, 1, 0]])

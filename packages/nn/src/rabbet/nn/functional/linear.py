@@ -155,8 +155,6 @@ def embedding_bag(
                 "fixed length sequences. However, found offsets of type " + str(type(offsets))
             )
         bags = input.shape[0]
-        bag = rabbet.arange(bags, device=input.device).reshape([-1, 1]).expand(input.shape)
-        bag = bag.reshape([-1])
     elif input.ndim == 1:
         if offsets is None:
             raise ValueError("offsets has to be a 1D Tensor but got None")
@@ -172,9 +170,33 @@ def embedding_bag(
     counted = None
     if padding_idx is not None:
         counted = flat != _wrapped_row(padding_idx, weight, "embedding_bag")
+    if input.ndim == 2 and mode != "max":
+        rows = rows.reshape([*input.shape, weight.shape[1]])
+        counted = None if counted is None else counted.reshape(input.shape)
+        return _equal_bag_sums(rows, counted, per_sample_weights, mode == "mean")
+    if input.ndim == 2:
+        bag = rabbet.arange(bags, device=input.device).reshape([-1, 1]).expand(input.shape)
+        bag = bag.reshape([-1])
     if mode == "max":
         return _bag_maxima(rows, bag, bags, counted)
     return _bag_sums(rows, bag, bags, counted, per_sample_weights, mode == "mean")
+
+
+@accumulated
+def _equal_bag_sums(
+    rows: Tensor, counted: Tensor | None, factors: Tensor | None, average: bool
+) -> Tensor:
+    """Of rows (bags, indices of each, size)."""
+    if factors is not None:
+        rows = rows * factors.unsqueeze(-1)
+    if counted is not None:
+        rows = rabbet.where(counted.unsqueeze(-1), rows, 0)
+    sums = rows.sum(1)
+    if not average:
+        return sums
+    if counted is None:
+        return sums / max(rows.shape[1], 1)
+    return sums / counted.sum(1).clamp(min=1).unsqueeze(-1)
 
 
 @accumulated
