@@ -267,6 +267,74 @@ def test_float16_roundings_and_nan_bits_in_runs_of_every_length(host: Host) -> N
             np.testing.assert_array_equal(got, want[at])
 
 
+COMPLEX_EDGES = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 1e38, 1e-44]
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("op", ["mul", "div"])
+def test_products_and_quotients_of_complex_numbers(host: Host, op: str, dtype: str) -> None:
+    rng = np.random.default_rng(10)
+    formula = {"mul": np.multiply, "div": np.divide}[op]
+    for n in (1, 5, 8, 9, 63, 64, 65, 200):
+        pairs = [(random_array(rng, dtype, (2 * n,)) + 1).astype(dtype) for _ in range(2)]
+        for step in (1, 2, -2):
+            x, y = (z[::step][:n] for z in pairs)
+            got = host.filled(op, [x, y], (n,), dtype)
+            assert_close(got, formula(wide(x), wide(y)), scale=6)
+            assert_close(
+                host.filled(op, [x, complex(y[0])], (n,), dtype),
+                formula(wide(x), wide(y[0])),
+                scale=6,
+            )
+    x = random_array(rng, dtype, (200,))
+    want = host.filled(op, [x, x + 1], (200,), dtype)
+    host.run(op, [x, x + 1], [x])
+    np.testing.assert_array_equal(x, want)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_infinities(host: Host, dtype: str) -> None:
+    """An infinite part makes a product infinite, unless the other number is zero or NaN, whichever block it is in."""
+    every = np.array([complex(a, b) for a in COMPLEX_EDGES for b in COMPLEX_EDGES], dtype)
+    x, y = (a.reshape(-1).copy() for a in np.meshgrid(every, every))
+    with np.errstate(all="ignore"):
+        product = host.filled("mul", [x, y], x.shape, dtype)
+        quotient = host.filled("div", [x, y], x.shape, dtype)
+    one_by_one = {"mul": product, "div": quotient}
+    for k in range(0, len(x), 97):
+        for op, whole in one_by_one.items():
+            alone = host.filled(op, [x[k : k + 1], y[k : k + 1]], (1,), dtype)
+            np.testing.assert_array_equal(
+                alone.view(alone.real.dtype), whole[k : k + 1].view(alone.real.dtype)
+            )
+    infinite = [np.isinf(z.real) | np.isinf(z.imag) for z in (x, y)]
+    nan = [np.isnan(z.real) & np.isnan(z.imag) | np.isnan(z) & ~i for z, i in zip((x, y), infinite)]
+    some = (infinite[0] & ~nan[1] & (y != 0)) | (infinite[1] & ~nan[0] & (x != 0))
+    assert some.sum() > 500
+    assert (np.isinf(product.real) | np.isinf(product.imag))[some].all()
+    finite = [np.isfinite(z.real) & np.isfinite(z.imag) for z in (x, y)]
+    ended = infinite[0] & finite[1]
+    assert (np.isinf(quotient.real) | np.isinf(quotient.imag))[ended].all()
+    assert (quotient[finite[0] & infinite[1]] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if "int" in d])
+def test_shifts_by_any_count(host: Host, dtype: str) -> None:
+    rng = np.random.default_rng(11)
+    bits = 8 * np.dtype(dtype).itemsize
+    low = -3 if np.dtype(dtype).kind == "i" else 0
+    limits = np.iinfo(dtype)
+    for n in (1, 7, 16, 33, 300):
+        x = rng.integers(limits.min, limits.max, n, dtype, endpoint=True)
+        y = rng.integers(low, min(bits + 3, limits.max), n).astype(dtype)
+        inside = [0 <= int(c) < bits for c in y]
+        left = [(int(a) << int(c)) % 2**bits if ok else 0 for a, c, ok in zip(x, y, inside)]
+        right = [int(a) >> (int(c) if ok else bits) for a, c, ok in zip(x, y, inside)]
+        got = host.filled("bitwise_left_shift", [x, y], (n,), dtype)
+        assert [int(v) % 2**bits for v in got] == left
+        assert [int(v) for v in host.filled("bitwise_right_shift", [x, y], (n,), dtype)] == right
+
+
 def test_transposed_copies(host: Host) -> None:
     x = np.random.default_rng(8).normal(size=(3, 130, 67))
     for order in [(2, 1, 0), (0, 2, 1), (1, 0, 2)]:

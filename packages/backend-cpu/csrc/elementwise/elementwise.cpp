@@ -15,11 +15,12 @@ namespace {
 const FnTable* tables[RB_DTYPE_COUNT];  // filled by add_elementwise, before any kernel can run
 void fill_tables() {
   const FloatTables& floats = RB_PICK_LEVEL(float_tables);
+  const IntTables& integers = RB_PICK_LEVEL(int_tables);
   for (int d = 0; d < RB_DTYPE_COUNT; ++d) {
     tables[d] = d == RB_F64               ? floats.f64
                 : (kMaskFloat >> d & 1)   ? floats.f32
-                : (kMaskComplex >> d & 1) ? complex_table(d)
-                                          : int_table(d);
+                : (kMaskComplex >> d & 1) ? &complex_table(d)
+                                          : integers.by_dtype[d];
   }
 }
 }  // namespace

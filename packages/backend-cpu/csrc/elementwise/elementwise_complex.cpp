@@ -55,6 +55,7 @@ C c_pow(C x, C y) {
 }  // namespace
 
 #define RB_COMPLEX_BODIES
+#include "common/level.h"
 #include "elementwise/elementwise_loops.h"
 #include "rabbet/abi.h"
 
@@ -108,10 +109,16 @@ Loop complex_join_loop(int real_dtype) {
   return real_dtype == RB_F64 ? &join<double> : &join<float>;
 }
 
-const FnTable* complex_table(int dtype) {
-  if (dtype == RB_C64) return &table<std::complex<float>>;
-  if (dtype == RB_C128) return &table<std::complex<double>>;
-  return nullptr;
+const FnTable& complex_table(int dtype) {
+  static const ProductTable& products = RB_PICK_LEVEL(product_table);
+  static const auto with_products = [](FnTable t, Loop mul, Loop div) {
+    t.loops[static_cast<int>(Fn::k_mul)] = mul;
+    if (div) t.loops[static_cast<int>(Fn::k_div)] = div;
+    return t;
+  };
+  static const FnTable c64 = with_products(table<C64>, products.mul64, products.div64);
+  static const FnTable c128 = with_products(table<C128>, products.mul128, nullptr);
+  return dtype == RB_C64 ? c64 : c128;
 }
 
 }  // namespace rbcpu

@@ -2,6 +2,7 @@
 // level, one table of loops.
 #pragma once
 #include "common/loops.h"
+#include "rabbet/abi.h"
 
 // clang-format off
 // T -> T
@@ -39,15 +40,22 @@ struct FnTable {
   Loop loops[kFnCount];
 };
 
-// Floats, per level (elementwise_simd.cpp); the rest once (elementwise_int.cpp,
-// elementwise_complex.cpp).
+// Per level (elementwise_simd.cpp, elementwise_int_simd.cpp); of the complex numbers only products
+// and quotients (products_simd.cpp), the rest once (elementwise_complex.cpp).
 struct FloatTables {
   const FnTable* f32;
   const FnTable* f64;
 };
 extern const FloatTables float_tables_v2, float_tables_v3, float_tables_v4;
-const FnTable* int_table(int dtype);      // null: not bool or an integer
-const FnTable* complex_table(int dtype);  // null: not complex
+struct IntTables {
+  const FnTable* by_dtype[RB_U64 + 1];
+};
+extern const IntTables int_tables_v2, int_tables_v3, int_tables_v4;
+struct ProductTable {
+  Loop mul64, mul128, div64;
+};
+extern const ProductTable product_table_v2, product_table_v3, product_table_v4;
+const FnTable& complex_table(int dtype);
 
 /// Complex to real: one loop per part; and real, real to complex.
 enum class ComplexPart { kReal, kImag, kAbs };
