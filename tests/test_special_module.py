@@ -349,3 +349,54 @@ def test_incomplete_gamma_functions_read_no_data_on_the_host(name):
     x = rabbet.tensor([0.1, 2.0, 61.0], dtype=rabbet.float64)
     assert rabbet.vmap(f)(a, x).tolist() == f(a, x).tolist()
     assert f(a.to("meta"), x.to("meta")).shape == (3,)
+
+
+POLYNOMIALS = [
+    *KINDS,
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+]
+
+
+@pytest.mark.parametrize("degree", [*range(16), -1, 2.5])
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_polynomials_of_a_number_as_degree(name, degree):
+    """Beside those of a tensor of degrees in float64; an ulp is that of the function's scale near a zero."""
+    f = getattr(rabbet.special, name)
+    x = np.concatenate(
+        [np.linspace(-1.05, 1.05, 85), [0.0, -0.0, 1.5, -3.0, 10.0, 12.0, np.nan]]
+    ).astype(np.float32)
+    exact = f(rabbet.tensor(x).double(), rabbet.tensor(float(degree), dtype=rabbet.float64)).numpy()
+    scale = np.maximum(np.abs(exact), np.abs(exact[np.abs(x) <= 1]).max() / 8).astype(np.float32)
+    got = f(rabbet.tensor(x), degree)
+    assert got.dtype is rabbet.float32
+    error = np.abs(got.numpy() - exact) / np.spacing(scale)
+    assert (np.isnan(got.numpy()) == np.isnan(exact)).all() and np.nanmax(error) <= 0.75
+    np.testing.assert_array_equal(f(rabbet.tensor(x)[::2], degree).numpy(), got.numpy()[::2])
+    np.testing.assert_allclose(
+        f(rabbet.tensor(x).double(), degree).numpy(), exact, rtol=1e-14, atol=0
+    )
+    halves = rabbet.tensor([0.25, -0.5, 1.0], dtype=rabbet.bfloat16)
+    expected = f(halves.double(), degree).to(rabbet.bfloat16)
+    assert f(halves, degree).dtype is rabbet.bfloat16 and f(halves, degree).equal(expected)
+    assert f(rabbet.tensor([2, 3]), degree).equal(f(rabbet.tensor([2.0, 3.0]), degree))
+
+
+@pytest.mark.parametrize("degree", [1, 4, 5, 12, 13])
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_derivatives_of_polynomials_of_a_number_as_degree(name, degree):
+    found = []
+    for dtype, n in (
+        (rabbet.float32, degree),
+        (rabbet.float64, rabbet.tensor(float(degree), dtype=rabbet.float64)),
+    ):
+        x = rabbet.linspace(-0.9, 0.8, 7, dtype=rabbet.float32).to(dtype).requires_grad_()
+        (slope,) = rabbet.autograd.grad(
+            getattr(rabbet.special, name)(x, n).sum(), x, create_graph=True
+        )
+        second = rabbet.autograd.grad(slope.sum(), x)[0] if degree > 1 else slope
+        found.append([slope.detach().double().numpy(), second.detach().double().numpy()])
+    for got, exact in zip(*found, strict=True):
+        np.testing.assert_allclose(got, exact, rtol=3e-5, atol=3e-6 * np.abs(exact).max())
