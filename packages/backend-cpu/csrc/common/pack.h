@@ -410,6 +410,10 @@ RB_INLINE bool vm_any(const V& mask) {
     const __m512i bits = reinterpret_cast<__m512i>(mask.v);
     return sizeof(lane_t<V>) == 4 ? _mm512_movepi32_mask(bits) != 0
                                   : _mm512_movepi64_mask(bits) != 0;
+#elif defined(__AVX2__)
+    return _mm256_movemask_epi8(reinterpret_cast<__m256i>(mask.v)) != 0;
+#elif defined(__x86_64__)
+    return _mm_movemask_epi8(reinterpret_cast<__m128i>(mask.v)) != 0;
 #else
     lane_t<V> lanes[kLanesOf<V>], any = 0;
     pack_store(lanes, mask);

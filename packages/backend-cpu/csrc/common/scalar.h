@@ -113,6 +113,18 @@ struct op_where {
   RB_INLINE T f(M mask, T x, T y) {
     return vm_select(mask, x, y);
   }
+  // Packs compute a side where a lane takes it.
+  template <class T, class M, class X, class Y>
+  RB_INLINE T lazy(M mask, const X& x, const Y& y) {
+    if constexpr (is_pack<T>) {
+      T a(0), b(0);
+      if (vm_any(mask)) a = x();
+      if (vm_any(mask == M(0))) b = y();
+      return vm_select(mask, a, b);
+    } else {
+      return vm_select(mask, x(), y());
+    }
+  }
 };
 
 // ---- one argument

@@ -34,6 +34,7 @@ struct FusedKernel {
 inline bool is_tensor(const RbValue& v) { return v.tag == RB_TENSOR; }
 inline bool is_real(const RbValue& v) { return v.tag >= RB_BOOL && v.tag <= RB_FLOAT; }
 inline bool is_none(const RbValue& v) { return v.tag == RB_NONE; }
+inline bool is_single(const RbValue& v) { return is_tensor(v) && v.v.t->dtype_id != RB_F64; }
 inline bool is_text(const RbValue& v, const char* text) {
   return v.tag == RB_STR && std::strcmp(v.v.s, text) == 0;
 }
@@ -75,7 +76,7 @@ int32_t run_fused(void* self, const RbCall*, const RbValue* args, int32_t nargs,
   if (body < 0) return RB_E_NOTIMPL;
   FusedContext ctx;
   ctx.body = table.bodies[body];
-  if (!ctx.body.f32 && out.dtype_id != RB_F64) return RB_E_NOTIMPL;
+  if (out.dtype_id == RB_F64 ? !ctx.body.f64 : !ctx.body.f32) return RB_E_NOTIMPL;
   ctx.inputs = kShapes[body].inputs;
   for (int k = 0; k < kMaxNumbers; ++k) {
     ctx.f64[k] = operands.numbers[k];

@@ -10,8 +10,8 @@ constexpr int kMaxNumbers = RB_EMIT_NUMBERS;  // of the call, that one formula r
 static_assert(kMaxInputs == RB_EMIT_INPUTS);
 
 /// The loop of one formula over contiguous memory, for both compute types: `n` results from
-/// `in[0..]`, with the call's numbers in `p`. `out` may be an input. `f32` is null if the record
-/// computes in float64.
+/// `in[0..]`, with the call's numbers in `p`. `out` may be an input. `f32` is null if the formula
+/// computes in float64, `f64` if it is one of float32.
 struct FusedBody {
   void (*f32)(int64_t n, float* out, const float* const* in, const float* p);
   void (*f64)(int64_t n, double* out, const double* const* in, const double* p);

@@ -56,6 +56,9 @@ constexpr FusedBody body() {
   if constexpr (F::wide)
     return {nullptr, &fused_loop<double, F>, nullptr,
             F::inputs == 1 && F::numbers == 0 ? &rows<double, F> : nullptr};
+  else if constexpr (F::narrow)
+    return {&fused_loop<float, F>, nullptr,
+            F::inputs == 1 && F::numbers == 0 ? &rows<float, F> : nullptr, nullptr};
   else if constexpr (F::inputs == 1 && F::numbers == 0)
     return {&fused_loop<float, F>, &fused_loop<double, F>, &rows<float, F>, &rows<double, F>};
   else

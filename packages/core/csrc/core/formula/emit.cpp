@@ -162,8 +162,7 @@ class Evaluation {
           s[0] = call(scope.f.callees[at->index], s, at->count);
           break;
         case Code::kHost:
-          if (scope.f.functions[at->index] != find_host_function("is_complex")) throw Unsupported();
-          s[0] = constant(value_bool(false));  // plain operands are real
+          s[0] = constant(value_bool(host_fact(scope.f.functions[at->index], s[0])));
           break;
         case Code::kReturn:
           return s[0];
@@ -176,6 +175,7 @@ class Evaluation {
   std::vector<BodyInput> inputs;
   std::vector<HostNumberRef> numbers;
   LoopBody body;
+  bool is_wide = false;  // the way is one of float64
 
   std::string operand(const Symbol& x) {
     if (x.kind == Symbol::kNumber) {
@@ -223,6 +223,17 @@ class Evaluation {
                                       : x.constant.tag == RB_BOOL && x.constant.v.i != 0;
     if (x.kind == Symbol::kNumber) return !equals(x, 0);
     throw Unsupported();
+  }
+
+  template <class Function>
+  bool host_fact(const Function& function, const Symbol& x) {
+    if (function == find_host_function("is_complex")) return false;  // plain operands are real
+    if (function != find_host_function("is_single")) throw Unsupported();
+    if (x.kind == Symbol::kNumber) return true;
+    if (x.kind != Symbol::kInput) throw Unsupported();
+    const bool single = decide({Question::kIsSingle, x.index, "", {}, {}, true});
+    (single ? body.narrow : is_wide) = true;
+    return single;
   }
 
   // A Tensor argument may be a number, an optional one None: which of them is a choice.
@@ -556,6 +567,9 @@ void drop_unused(LoopBody& body) {
                          std::make_move_iterator(kept.rend()));
 }
 
+// Statements that cost more than memory traffic.
+constexpr size_t kLongBody = 40;
+
 // Only users give numbers instead of tensors, so the other records need no bodies for numbers.
 bool users_see(const Op& op) {
   return op.as_function || op.as_method || op.as_inplace || !op.exposed_in.empty();
@@ -576,8 +590,9 @@ std::unique_ptr<Ways> Emission::explore(const Op& op, int argument, int32_t entr
     drop_unused(body);
     body.inputs = static_cast<int>(evaluation.inputs.size());
     body.numbers = static_cast<int>(evaluation.numbers.size());
+    body.heavy |= body.statements.size() > kLongBody;
     body.packs = body.heavy ? evaluation.packs() : +Primitive::kScalar;
-    body.wide = argument < 0 && op.compute_text == "float64";
+    body.wide = evaluation.is_wide || (argument < 0 && op.compute_text == "float64");
     const bool of_tensors = std::any_of(evaluation.inputs.begin(), evaluation.inputs.end(),
                                         [](const BodyInput& in) { return !in.is_number; });
     if (!of_tensors || body.inputs > RB_EMIT_INPUTS || body.numbers > RB_EMIT_NUMBERS)
@@ -604,10 +619,12 @@ int Emission::index_of(LoopBody body) {
   for (const std::string& s : body.statements) key += "\n" + s;
   key += "\n" + body.result;
   const auto [at, is_new] = known_.emplace(std::move(key), static_cast<int>(bodies_.size()));
-  if (is_new)
+  if (is_new) {
     bodies_.push_back(std::move(body));
-  else
+  } else {
     bodies_[at->second].wide &= body.wide;
+    bodies_[at->second].narrow &= body.narrow;
+  }
   return at->second;
 }
 

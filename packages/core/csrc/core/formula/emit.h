@@ -38,7 +38,7 @@ using HostNumberRef = std::shared_ptr<const HostNumber>;
 
 /// What a way through a formula depends on: a question about the call's values.
 struct Question {
-  enum Kind { kIsTensor, kIsNumber, kIsNone, kIsText, kCompares } kind;
+  enum Kind { kIsTensor, kIsNumber, kIsNone, kIsText, kIsSingle, kCompares } kind;
   int index = 0;
   std::string word;           // of kIsText; the C++ sign of kCompares
   HostNumberRef left, right;  // of kCompares
@@ -55,7 +55,8 @@ struct LoopBody {
   std::string result;
   bool heavy = false;
   int packs = Primitive::kScalar;
-  bool wide = false;  // every record that it serves computes in float64
+  // Every formula that it serves computes in float64, or in float32.
+  bool wide = false, narrow = false;
 };
 
 struct BodyInput {

@@ -1,5 +1,7 @@
 // What backends get of the emitted formulas: files for their builds, and the table of
 // rabbet/emit.h.
+#include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <deque>
 #include <mutex>
@@ -41,6 +43,140 @@ void write_ways(const Ways& ways, const std::string& indent, std::string& out) {
   out += indent + "return -1;\n";
 }
 
+// Statements of a body as C++ in which the long parts of a formula that only one side of an
+// `op_where` reads are computed where a lane takes that side.
+class LazyText {
+ public:
+  explicit LazyText(const LoopBody& body) : result_(parse(body.result).operands) {
+    std::map<std::string, int> places;
+    for (const std::string& text : body.statements) {
+      const size_t equals = text.find(" = "), space = text.rfind(' ', equals - 1);
+      places[text.substr(space + 1, equals - space - 1)] = static_cast<int>(statements_.size());
+      Statement s = parse(text.substr(equals + 3));
+      s.head = text.substr(0, equals + 3);
+      statements_.push_back(std::move(s));
+    }
+    for (Statement& s : statements_) {
+      for (const std::string& operand : s.operands) {
+        const auto at = places.find(operand);
+        s.reads.push_back(at == places.end() ? -1 : at->second);
+      }
+    }
+    const int count = static_cast<int>(statements_.size());
+    for (int i = 0; i < count; ++i) {
+      for (int read : statements_[i].reads) {
+        if (read >= 0) statements_[read].readers.push_back(i);
+      }
+    }
+    for (const std::string& operand : result_) {
+      const auto at = places.find(operand);
+      if (at != places.end()) statements_[at->second].readers.push_back(count);
+    }
+  }
+
+  std::string text() const {
+    std::vector<int> all(statements_.size());
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+    return block(all, "    ");
+  }
+
+ private:
+  struct Statement {
+    std::string head, code;
+    std::vector<std::string> operands;
+    std::vector<int> reads, readers;  // other statements; -1: none
+    int cost = 0;
+  };
+  static constexpr int kLong = 24;  // costs more than to ask whether a lane takes it
+
+  static Statement parse(const std::string& code) {
+    Statement s;
+    s.code = code;
+    const auto is_word = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+    };
+    for (size_t i = 0; i < code.size();) {
+      size_t end = i;
+      while (end < code.size() && is_word(code[end])) ++end;
+      if (end > i && code[i] == 't') s.operands.push_back(code.substr(i, end - i));
+      i = std::max(end, i + 1);
+    }
+    const std::string name =
+        code.compare(0, 3, "op_") == 0 ? code.substr(3, code.find(':') - 3) : "";
+    const Primitive* p = find_primitive(name);
+    s.cost = name == "div" || name == "sqrt" ? 8 : p && p->heavy ? 24 : 1;
+    return s;
+  }
+
+  // Those of `among` that nothing reads but, in the end, operand `side` of statement `at`.
+  std::vector<int> only_for(const std::vector<int>& among, int at, const std::string& side) const {
+    std::vector<int> found;
+    const Statement& choice = statements_[at];
+    if (std::count(choice.operands.begin(), choice.operands.end(), side) != 1) return found;
+    const int first = choice.reads[std::find(choice.operands.begin(), choice.operands.end(), side) -
+                                   choice.operands.begin()];
+    std::vector<char> in(statements_.size() + 1, 0);
+    for (auto i = among.rbegin(); i != among.rend(); ++i) {
+      if (*i >= at) continue;
+      const auto& readers = statements_[*i].readers;
+      const bool only = std::all_of(readers.begin(), readers.end(), [&](int reader) {
+        return in[reader] || (reader == at && *i == first);
+      });
+      if (!only || readers.empty()) continue;
+      in[*i] = 1;
+      found.push_back(*i);
+    }
+    std::reverse(found.begin(), found.end());
+    return found;
+  }
+  bool is_long(const std::vector<int>& statements) const {
+    int cost = 0;
+    for (int i : statements) cost += statements_[i].cost;
+    return cost >= kLong;
+  }
+
+  std::string block(const std::vector<int>& among, const std::string& indent) const {
+    std::vector<std::string> lines;
+    std::vector<char> inside(statements_.size(), 0);
+    for (auto i = among.rbegin(); i != among.rend(); ++i) {
+      if (inside[*i]) continue;
+      const Statement& s = statements_[*i];
+      std::string code = s.code;
+      static const std::string kWhere = "op_where::f<T>(";
+      if (code.compare(0, kWhere.size(), kWhere) == 0) {
+        const size_t comma = code.find(", "), next = code.find(", ", comma + 2);
+        const std::string mask = code.substr(kWhere.size(), comma - kWhere.size());
+        const std::string sides[] = {code.substr(comma + 2, next - comma - 2),
+                                     code.substr(next + 2, code.size() - next - 4)};
+        std::vector<int> parts[2];
+        for (int k = 0; k < 2; ++k) parts[k] = only_for(among, *i, sides[k]);
+        if (is_long(parts[0]) || is_long(parts[1])) {
+          code = "op_where::lazy<T>(" + mask;
+          for (int k = 0; k < 2; ++k) {
+            code += ", [&]() RB_LAMBDA {\n" + block(parts[k], indent + "  ") + indent +
+                    "  return " + sides[k] + ";\n" + indent + "}";
+            for (int part : parts[k]) inside[part] = 1;
+          }
+          code += ");";
+        }
+      }
+      lines.push_back(indent + s.head + code + "\n");
+    }
+    std::string out;
+    for (auto line = lines.rbegin(); line != lines.rend(); ++line) out += *line;
+    return out;
+  }
+
+  std::vector<Statement> statements_;
+  const std::vector<std::string> result_;
+};
+
+std::string plain_text(const LoopBody& body) {
+  std::string out;
+  for (const std::string& s : body.statements) out += "    " + s + "\n";
+  return out;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> Emission::files() const {
@@ -52,11 +188,12 @@ std::map<std::string, std::string> Emission::files() const {
     bodies += "struct " + name + " {\n  static constexpr int inputs = " + number_text(b.inputs) +
               ", numbers = " + number_text(b.numbers) + ", packs = " + number_text(b.packs) +
               ";\n  static constexpr bool wide = " + (b.wide ? "true" : "false") +
+              ", narrow = " + (b.narrow ? "true" : "false") +
               ";\n  template <class T>\n  RB_INLINE T f(";
     for (int k = 0; k < RB_EMIT_INPUTS; ++k)
       bodies += "[[maybe_unused]] T x" + number_text(k) + ", ";
     bodies += "[[maybe_unused]] const T* p) {\n";
-    for (const std::string& s : b.statements) bodies += "    " + s + "\n";
+    bodies += b.packs == Primitive::kScalar ? plain_text(b) : LazyText(b).text();
     bodies += "    return " + b.result + ";\n  }\n};\n";
     table += (i ? ", body<" : "body<") + name + ">()";
     kernels += "    {" + number_text(b.inputs) + (b.heavy ? ", true},\n" : ", false},\n");

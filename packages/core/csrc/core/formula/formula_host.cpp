@@ -283,6 +283,10 @@ int dtype_of(const Val& x) {
 Val f_is_complex(const Args& a, const std::string&) {
   return Val::boolean(is_complex(dtype_of(a[0])));
 }
+// Float32 and what is shorter; numbers have the dtype of the tensors beside them.
+Val f_is_single(const Args& a, const std::string&) {
+  return Val::boolean(a[0].is_number() || kDTypes[to_real(dtype_of(a[0]))].itemsize <= 4);
+}
 Val f_is_bool(const Args& a, const std::string&) {
   return Val::boolean(dtype_of(a[0]) == RB_BOOL8);
 }
@@ -427,6 +431,7 @@ const HostFunction kFunctions[] = {{"len", 1, 1, f_len, false},
                                    {"broadcast_shape", 2, 2, f_broadcast_shape, false},
                                    {"pad_widths", 2, 2, f_pad_widths, false},
                                    {"is_complex", 1, 1, f_is_complex, false},
+                                   {"is_single", 1, 1, f_is_single, false},
                                    {"is_bool", 1, 1, f_is_bool, false},
                                    {"promote", 1, 31, d_promote, true},
                                    {"same", 1, 31, d_same, true},

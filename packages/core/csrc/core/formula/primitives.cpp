@@ -128,6 +128,8 @@ bool Question::holds(const RbValue* values) const {
       return v.tag >= RB_BOOL && v.tag <= RB_FLOAT;
     case kIsNone:
       return (v.tag == RB_NONE) == wanted;
+    case kIsSingle:
+      return (v.tag == RB_TENSOR && v.v.t->dtype_id != RB_F64) == wanted;
     default:  // kIsText
       return (v.tag == RB_STR && word == std::string(v.v.s, v.len)) == wanted;
   }
@@ -143,6 +145,9 @@ std::string Question::text() const {
       return "is_real" + v + ")";
     case kIsNone:
       said = "is_none" + v + ")";
+      break;
+    case kIsSingle:
+      said = "is_single" + v + ")";
       break;
     case kIsText:
       said = "is_text" + v + ", \"" + word + "\")";
