@@ -342,3 +342,15 @@ def test_sides_that_no_lane_takes(name: str, low: float, high: float, dtype: Any
     alone = rabbet.stack([f(*(x[i] for x in given)) for i in range(300)])
     same_bits(f(*given), alone)
     same_bits(f(*mixed), alone.reshape(3, 100).t().reshape(-1))
+
+
+def test_bodies_of_one_precision() -> None:
+    for name in ("erfinv", "ndtr"):
+        f = rabbet.ops(name)
+        x = rabbet.linspace(-0.9, 0.9, 77, dtype=rabbet.float64)
+        single = x.float()
+        for given in (x, single, x.half(), x.bfloat16(), single[::3]):
+            same_bits(f(given), step_by_step(f, given))
+        exact = f(single.double())
+        assert (f(single) - exact).abs().max().item() < 2e-7
+        assert not f(x).float().double().equal(f(x))

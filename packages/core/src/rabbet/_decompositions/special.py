@@ -18,6 +18,8 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     if n == 0:
         return _ops("digamma")(input)
     x = input if input.is_floating_point() else input.to(_C.get_default_dtype())
+    if n == 1:
+        return _ops("trigamma")(x)
     q = x.double()
     # The distance to the nearest pole is exact, the distances to both neighbours of `q` are not.
     apart = q - q.detach().round()
@@ -72,6 +74,8 @@ def _zeta(s: int, q: Tensor, apart: Tensor, unit: Tensor) -> Tensor:
 
 # Logarithms of gamma functions that one call of mvlgamma may take; about ten seconds.
 _MOST_TERMS = 2**28
+# Up to this many they are added one by one, in float64.
+_FEW_STEPS = 16
 
 
 def mvlgamma(input: Tensor, p: int) -> Tensor:
@@ -81,5 +85,12 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
             f"got p = {p} and {input.numel()} elements"
         )
     x = input if input.is_floating_point() else input.to(_C.get_default_dtype())
+    constant = p * (p - 1) / 4 * math.log(math.pi)
+    if p <= _FEW_STEPS:
+        wide = x.double()
+        total = wide.lgamma()
+        for k in range(1, p):
+            total = total + (wide - k * 0.5).lgamma()
+        return (total + constant).to(x.dtype)
     steps = _ops("arange")(p, dtype=x.dtype, device=x.device) * 0.5
-    return (x.unsqueeze(-1) - steps).lgamma().sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
+    return (x.unsqueeze(-1) - steps).lgamma().sum(-1) + constant
