@@ -31,7 +31,7 @@ def _common_dtype(*arguments: Tensor | float) -> _C.dtype:
 
 
 def _both_in_float64(x: Tensor | float, n: Tensor | float) -> tuple[Tensor, Tensor]:
-    device = (x if isinstance(x, Tensor) else n).device
+    device = next(v.device for v in (x, n) if isinstance(v, Tensor))
     x, n = (
         v.double() if isinstance(v, Tensor) else _C.tensor(float(v), _C.float64, device)
         for v in (x, n)
