@@ -281,7 +281,7 @@ class Evaluation {
     if (!p || static_cast<size_t>(p->info.arity) != args.size()) throw Unsupported();
     if (std::none_of(args.begin(), args.end(), [](const Symbol& a) { return a.is_tensor(); }))
       throw Unsupported();  // a function of numbers
-    body.heavy |= p->heavy;
+    body.heavy |= p->cost == Primitive::kHeavy;
     packs_ = std::min<int>(packs_, p->packs);
     std::string code = dialect_ == Dialect::kCpu ? "op_" + name + "::f<T>(" : "rb_" + name + "(";
     for (size_t i = 0; i < args.size(); ++i) code += (i ? ", " : "") + operand(args[i]);

@@ -15,7 +15,7 @@ namespace rabbet {
 /// A scalar function that backends supply.
 struct Primitive {
   RbPrimitive info;
-  bool heavy;  // costs more than memory traffic: smaller tasks
+  enum Cost { kPlain = 1, kSlow = 8, kHeavy = 24 } cost;  // in additions, roughly
   // Whether the CPU backend's vector registers go through it: never, for float32, for float64 too.
   enum { kScalar, kPacked32, kPacked } packs;
 };

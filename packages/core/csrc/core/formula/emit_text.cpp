@@ -104,7 +104,7 @@ class LazyText {
     const std::string name =
         code.compare(0, 3, "op_") == 0 ? code.substr(3, code.find(':') - 3) : "";
     const Primitive* p = find_primitive(name);
-    s.cost = name == "div" || name == "sqrt" ? 8 : p && p->heavy ? 24 : 1;
+    s.cost = p ? p->cost : Primitive::kPlain;
     return s;
   }
 
