@@ -1,5 +1,7 @@
-// embedding and its derivative: whole rows of a table at int64 indices.
+// embedding, its derivative and bag_sums: whole rows of a table at int64 indices.
 #include "common/kernels.h"
+#include "common/level.h"
+#include "index/bags.h"
 #include "index/indexing.h"
 #include "reduce/dense.h"
 
@@ -58,9 +60,65 @@ void embedding_backward_kernel(const rb::Args& a) {
   });
 }
 
+constexpr uint64_t kMaskSum = kMaskFloat & ~kMaskHalf;
+
+void bag_sums_kernel(const rb::Args& a) {
+  static const BagTable& table = RB_PICK_LEVEL(bag_table);
+  const RbTensor& weight = a.tensor(0);
+  const int64_t bags = a.integer(3), width = weight.shape[1], padding = a.integer(5);
+  const CheckedIndex index("bag_sums: index out of range in self", a.tensor(1), weight.shape[0], 0,
+                           false);
+  const CheckedIndex bag("bag_sums", a.tensor(2), bags, 0, false);
+  const int64_t n = index.view.numel();
+  const int64_t* const own = bag.data();
+  rb::Scratch<int64_t> first(bags + 1);  // entry of each bag
+  std::fill_n(first.data(), bags + 1, 0);
+  bool ascends = true;
+  for (int64_t i = 0; i < n; ++i) {
+    ++first[own[i] + 1];
+    ascends = ascends && (i == 0 || own[i - 1] <= own[i]);
+  }
+  for (int64_t b = 0; b < bags; ++b) first[b + 1] += first[b];
+  // Entries in another order are sorted by their bags.
+  rb::Scratch<int64_t> entries(ascends ? 0 : n), sorted(ascends ? 0 : n);
+  if (!ascends) {
+    rb::Scratch<int64_t> next(bags);
+    std::copy_n(first.data(), bags, next.data());
+    for (int64_t i = 0; i < n; ++i) entries[next[own[i]]++] = i;
+    for (int64_t i = 0; i < n; ++i) sorted[i] = index.data()[entries[i]];
+  }
+  const int64_t* const at = ascends ? index.data() : sorted.data();
+  dispatch_dtype<kMaskSum>("bag_sums", weight.dtype_id, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    BagSum<T> sum;
+    if constexpr (std::is_same_v<T, double>) {
+      sum = table.f64;
+    } else {
+      sum = table.f32;
+    }
+    const DenseInput<T> rows(weight);
+    const Values<T> given(a.optional_tensor(4));
+    const T* factors = given.data();
+    rb::Scratch<T> moved(factors && !ascends ? n : 0);
+    if (factors && !ascends) {
+      for (int64_t i = 0; i < n; ++i) moved[i] = factors[entries[i]];
+      factors = moved.data();
+    }
+    const DenseResult<T> result(a.ret());
+    const int64_t cost = std::max<int64_t>(1, n / std::max<int64_t>(bags, 1) * width);
+    rb::parallel_for(bags, std::max<int64_t>(1, kGrain / cost), [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b)
+        sum(rows.data(), width, at + first[b], factors ? factors + first[b] : nullptr,
+            first[b + 1] - first[b], padding, result.data() + b * width);
+    });
+    result.finish();
+  });
+}
+
 const rb::KernelSpec kKernels[] = {
     {"embedding", rb::wrap<embedding_kernel>},
     {"embedding_backward", rb::wrap<embedding_backward_kernel>},
+    {"bag_sums", rb::wrap<bag_sums_kernel>, 0, kMaskSum},
 };
 
 }  // namespace

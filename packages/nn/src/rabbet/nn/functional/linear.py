@@ -155,6 +155,8 @@ def embedding_bag(
                 "fixed length sequences. However, found offsets of type " + str(type(offsets))
             )
         bags = input.shape[0]
+        bag = rabbet.arange(bags, device=input.device).reshape([-1, 1]).expand(input.shape)
+        bag = bag.reshape([-1])
     elif input.ndim == 1:
         if offsets is None:
             raise ValueError("offsets has to be a 1D Tensor but got None")
@@ -166,37 +168,22 @@ def embedding_bag(
             f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}"
         )
     flat = input.reshape([-1])
-    rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-    counted = None
-    if padding_idx is not None:
-        counted = flat != _wrapped_row(padding_idx, weight, "embedding_bag")
-    if input.ndim == 2 and mode != "max":
-        rows = rows.reshape([*input.shape, weight.shape[1]])
-        counted = None if counted is None else counted.reshape(input.shape)
-        return _equal_bag_sums(rows, counted, per_sample_weights, mode == "mean")
-    if input.ndim == 2:
-        bag = rabbet.arange(bags, device=input.device).reshape([-1, 1]).expand(input.shape)
-        bag = bag.reshape([-1])
-    if mode == "max":
-        return _bag_maxima(rows, bag, bags, counted)
-    return _bag_sums(rows, bag, bags, counted, per_sample_weights, mode == "mean")
-
-
-@accumulated
-def _equal_bag_sums(
-    rows: Tensor, counted: Tensor | None, factors: Tensor | None, average: bool
-) -> Tensor:
-    """Of rows (bags, indices of each, size)."""
-    if factors is not None:
-        rows = rows * factors.unsqueeze(-1)
-    if counted is not None:
-        rows = rabbet.where(counted.unsqueeze(-1), rows, 0)
-    sums = rows.sum(1)
-    if not average:
+    padding = -1 if padding_idx is None else _wrapped_row(padding_idx, weight, "embedding_bag")
+    counted = None if padding_idx is None else flat != padding
+    if mode == "max" or scale_grad_by_freq or sparse or weight.dtype.itemsize < 4:
+        rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+        if mode == "max":
+            return _bag_maxima(rows, bag, bags, counted)
+        return _bag_sums(rows, bag, bags, counted, per_sample_weights, mode == "mean")
+    if max_norm is not None:
+        limit_norms(weight, flat, max_norm, norm_type)
+    factors = None if per_sample_weights is None else per_sample_weights.reshape([-1])
+    sums = ops.bag_sums(weight, flat, bag, bags, factors, padding)
+    if mode == "sum":
         return sums
-    if counted is None:
-        return sums / max(rows.shape[1], 1)
-    return sums / counted.sum(1).clamp(min=1).unsqueeze(-1)
+    if input.ndim == 2 and counted is None:
+        return sums / max(input.shape[1], 1)
+    return sums / _bag_sizes(sums, bag, counted)
 
 
 @accumulated
@@ -212,13 +199,14 @@ def _bag_sums(
         rows = rows * factors.reshape([-1, 1])
     if counted is not None:
         rows = rabbet.where(counted.unsqueeze(-1), rows, 0)
-    zeros = rows.new_zeros([bags, rows.shape[1]])
-    sums = zeros.index_add(0, bag, rows)
-    if not average:
-        return sums
-    ones = rows.new_ones([rows.shape[0]]) if counted is None else counted.to(rows.dtype)
-    counts = rows.new_zeros([bags]).index_add(0, bag, ones)
-    return sums / counts.clamp(min=1).unsqueeze(-1)
+    sums = rows.new_zeros([bags, rows.shape[1]]).index_add(0, bag, rows)
+    return sums / _bag_sizes(sums, bag, counted) if average else sums
+
+
+def _bag_sizes(sums: Tensor, bag: Tensor, counted: Tensor | None) -> Tensor:
+    """How many rows each bag has, at least 1, as a column."""
+    ones = sums.new_ones([bag.shape[0]]) if counted is None else counted.to(sums.dtype)
+    return sums.new_zeros([sums.shape[0]]).index_add(0, bag, ones).clamp(min=1).unsqueeze(-1)
 
 
 def _bags(offsets: Tensor, count: int, include_last_offset: bool) -> tuple[Tensor, int]:
