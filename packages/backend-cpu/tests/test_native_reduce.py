@@ -110,6 +110,26 @@ def test_extremes_of_runs_with_special_values(host: Host, dtype: str) -> None:
                 np.testing.assert_array_equal(host.filled(op, [run, [0]], (), dtype), want)
 
 
+INTEGERS = ["bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_long_runs_and_columns_of_integers(host: Host, dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    for shape in [(1, 3), (5, 63), (7, 64), (2, 257), (130, 5), (9, 700)]:
+        x = rng.integers(
+            low, high, shape, dtype="int64" if dtype == "bool" else dtype, endpoint=True
+        )
+        x = x.astype(dtype)
+        for dim in ((0,), (1,), (0, 1)):
+            kept = tuple(n for d, n in enumerate(shape) if d not in dim)
+            for op, want in (("amax", x.max(dim)), ("amin", x.min(dim))):
+                np.testing.assert_array_equal(host.filled(op, [x, dim], kept, dtype), want)
+            want = x.astype("int64").sum(dim)  # modulo 2 ** 64
+            np.testing.assert_array_equal(host.filled("sum", [x, dim], kept, "int64"), want)
+
+
 def test_products_keep_the_range_of_double(host: Host) -> None:
     x = np.tile(np.array([1e30, 1e-30], "float32"), 100)  # beyond float32 after two factors
     got = host.filled("prod.dim", [x, 0], (), "float32")

@@ -3,6 +3,7 @@
 #include "common/extremes.h"
 #include "common/kernels.h"
 #include "reduce/columns.h"
+#include "reduce/integers.h"
 #include "reduce/reduce.h"
 #include "reduce/rows.h"
 
@@ -19,9 +20,7 @@ C extreme_of(const C* x, int64_t n) {
   if constexpr (std::is_floating_point_v<C>) {
     return Max ? rows<C>().max(x, n) : rows<C>().min(x, n);
   } else {
-    C best = x[0];
-    for (int64_t i = 1; i < n; ++i) best = (Max ? x[i] > best : x[i] < best) ? x[i] : best;
-    return best;
+    return Max ? integers<C>().max(x, n) : integers<C>().min(x, n);
   }
 }
 
@@ -39,14 +38,14 @@ struct Extreme {
   static void block(Acc& acc, const C* x, int64_t n, int64_t) {
     if (n > 0) step(acc, extreme_of<Max>(x, n), 0);
   }
-  static void columns(Acc* acc, const C* x, int64_t stride, int64_t n, int64_t cols,
-                      int64_t index) {
+  static void columns(Acc* acc, const C* x, int64_t stride, int64_t n, int64_t cols, int64_t) {
+    static_assert(sizeof(Acc) == sizeof(C));
     if constexpr (std::is_floating_point_v<C>) {
-      static_assert(sizeof(Acc) == sizeof(C));
       const Columns<C>& f = rbcpu::columns<C>();
       (Max ? f.max : f.min)(x, stride, n, cols, &acc->value);
     } else {
-      step_columns<Extreme<T, Max>>(acc, x, stride, n, cols, index);
+      const Integers<C>& f = integers<C>();
+      (Max ? f.column_max : f.column_min)(x, stride, n, cols, &acc->value);
     }
   }
   static T finish(const Acc& acc, int64_t) { return convert<T>(acc.value); }

@@ -5,12 +5,18 @@
 #include "common/level.h"
 #include "norm/norm.h"
 #include "reduce/columns.h"
+#include "reduce/integers.h"
 #include "reduce/rows.h"
 
 namespace rbcpu {
 
 const RowTable& row_table() {
   static const RowTable& table = RB_PICK_LEVEL(row_table);
+  return table;
+}
+
+const IntegerTable& integer_table() {
+  static const IntegerTable& table = RB_PICK_LEVEL(integer_table);
   return table;
 }
 
@@ -107,13 +113,8 @@ struct Sum {
   static void block(Acc& acc, const C* x, int64_t n, int64_t) {
     if constexpr (std::is_floating_point_v<C>) {
       acc += rows<C>().sum(x, n);
-    } else if constexpr (sizeof(C) == 1) {  // bytes fit in 32 bits for a while
-      for (int64_t begin = 0; begin < n; begin += kRowChunk) {
-        const int64_t end = std::min(n, begin + kRowChunk);
-        int32_t part = 0;
-        for (int64_t i = begin; i < end; ++i) part += static_cast<int32_t>(x[i]);
-        acc += static_cast<Acc>(part);
-      }
+    } else if constexpr (std::is_integral_v<C>) {
+      acc += static_cast<Acc>(integers<C>().sum(x, n));
     } else {
       for (int64_t i = 0; i < n; ++i) acc += Acc(x[i]);
     }
