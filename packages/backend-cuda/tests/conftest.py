@@ -46,7 +46,7 @@ def simulator():
 @pytest.fixture(scope="session")
 def with_cudnn(simulator):
     """The simulator's environment variables with its stand-in for cuDNN, which is left out otherwise."""
-    library = Path(simulator["CUSIM_GPU_CHECK"]) / "libcudnn_sim.so"
+    library = Path(simulator["CUSIM_FOLDER"]) / "libcudnn_sim.so"
     return {**simulator, "RABBET_CUDA_CUDNN": str(library)}
 
 
