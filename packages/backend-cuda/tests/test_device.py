@@ -520,7 +520,8 @@ print("ok")
     assert run(code, **simulator) == "ok\n"
 
 
-def test_lack_of_memory_says_what_holds_it_and_the_program_goes_on(run, simulator):
+@pytest.mark.parametrize("expandable", ["0", "1"])
+def test_lack_of_memory_says_what_holds_it_and_the_program_goes_on(run, simulator, expandable):
     code = """
 from rabbet import accelerator
 import rabbet
@@ -540,7 +541,8 @@ del big, kept
 assert rabbet.ones(12 << 20, device="cuda")[-1].item() == 1
 print("ok")
 """
-    assert run(code, CUSIM_MEMORY=str(64 << 20), **simulator) == "ok\n"
+    env = {"CUSIM_MEMORY": str(64 << 20), "RABBET_CUDA_EXPANDABLE": expandable}
+    assert run(code, **env, **simulator) == "ok\n"
 
 
 def test_segments_grow_and_shrink_in_place(run, simulator):

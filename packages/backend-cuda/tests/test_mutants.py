@@ -254,10 +254,16 @@ FAULTS = {
         "const bool sorts = deterministic();",
         "test_index.py::test_sums_of_16_bit_floats_are_rounded_once",
     ),
+    "lack of memory for a segment that grows is another error": Fault(
+        "device/segments.cpp",
+        "if (status == kOutOfMemory) fail_oom(device, nbytes);\n    return",
+        'if (status == kOutOfMemory) rb::fail(RB_E_DEVICE, "full");\n    return',
+        "test_lack_of_memory_says_what_holds_it_and_the_program_goes_on",
+    ),
     "lack of memory is another error": Fault(
         "device/segments.cpp",
-        "if (status == kOutOfMemory) fail_oom(device, nbytes);",
-        'if (status == kOutOfMemory) rb::fail(RB_E_DEVICE, "full");',
+        "if (status == kOutOfMemory) fail_oom(device, nbytes);\n  check_cuda(",
+        'if (status == kOutOfMemory) rb::fail(RB_E_DEVICE, "full");\n  check_cuda(',
         "test_lack_of_memory_says_what_holds_it_and_the_program_goes_on",
     ),
     "cuBLASLt is told the alignment of a batch's first matrix": Fault(
