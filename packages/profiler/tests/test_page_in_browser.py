@@ -4,9 +4,12 @@ Chromium loads a copy of the page with a script at the end. The script clicks an
 """
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 
 import pytest
 import rabbet
@@ -80,11 +83,19 @@ document.body.appendChild(left); }
 
 
 def browse(*options):
-    done = subprocess.run(
-        [BROWSER, *OPTIONS, *options], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    # A sanitizer's runtime is for Python alone.
+    env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    browser = subprocess.Popen(
+        [BROWSER, *OPTIONS, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, errors = browser.communicate(timeout=300)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(browser.pid, signal.SIGKILL)  # what it has started, too
+    assert browser.returncode == 0, errors
+    return output
 
 
 def recorded(**options):
