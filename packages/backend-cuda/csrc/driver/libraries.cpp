@@ -105,7 +105,7 @@ std::string (*explain_failure)(CuResult, int, const std::string&) = nullptr;
 std::string failure_text(const char* library, const char* what, int status,
                          std::initializer_list<StatusText> texts) {
   const char* text = "an error";
-  for (const StatusText& t : texts) text = t.status == status ? t.text : text;
+  for (const StatusText& t : texts) text = t.first == status ? t.second : text;
   return std::string(what) + " failed: " + text + " (" + library + " status " +
          std::to_string(status) + ")";
 }

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "driver/open.h"
 
@@ -223,11 +224,8 @@ const Nvrtc& nvrtc();
 [[noreturn]] void fail_missing(const char* call);
 [[noreturn]] void fail_cuda(CuResult status, int device, const char* what);
 
-/// The meaning of a status that functions of a library return.
-struct StatusText {
-  int status;
-  const char* text;
-};
+/// A status that functions of a library return, and its meaning.
+using StatusText = std::pair<int, const char*>;
 /// "WHAT failed: TEXT (LIBRARY status N)"
 std::string failure_text(const char* library, const char* what, int status,
                          std::initializer_list<StatusText> texts);
